@@ -16,7 +16,7 @@ mod embedded {
 use embedded::migrations;
 
 /// Number of the newest migration.
-pub(crate) const LATEST: i64 = 17;
+pub(crate) const LATEST: i64 = 18;
 /// "SPCT" in the header identifies our databases.
 const APPLICATION_ID: i64 = 0x5350_4354;
 /// Maximum wait for other processes that migrate the same database.

@@ -84,6 +84,9 @@ fn a_catalog_of_every_older_schema_arrives_whole() {
         if version >= 17 {
             keeps_its_deltas(&catalog);
         }
+        if version >= 18 {
+            keeps_what_a_remote_lacks(&catalog);
+        }
         assert_eq!(catalog.check().unwrap(), Vec::<String>::new(), "from schema {version}");
     }
 }
@@ -223,6 +226,14 @@ fn keeps_its_remotes(catalog: &Catalog) {
     assert_eq!(line.base.unwrap().0, catalog.published("team", here).unwrap()[0].checkpoint);
     assert_eq!(catalog.unpublished("team", here, 10).unwrap(), Vec::new());
     assert_eq!(catalog.unpublished("other", here, 10).unwrap().len(), 1);
+}
+
+/// Checks the rows of fixtures with lines that were left and purges to be delivered.
+fn keeps_what_a_remote_lacks(catalog: &Catalog) {
+    let here = catalog.workspaces().unwrap()[0].id;
+    assert_eq!(catalog.left_lines("team", here).unwrap().len(), 1);
+    let purges = catalog.remote_purges("team", here).unwrap();
+    assert_eq!((purges.len(), purges[0].1.len()), (1, 2));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::fields::{Fields, integer, json};
 use crate::{Catalog, CatalogError, Transaction, checkpoints, query};
 use rusqlite::{Connection, Row, params};
 use safepoint_model::checkpoint::Checkpoint;
-use safepoint_model::{CheckpointId, LineId, ObjectId, Timestamp, WorkspaceId};
+use safepoint_model::{CheckpointId, LineId, ObjectId, RelPath, Timestamp, WorkspaceId};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -127,20 +127,163 @@ impl Catalog {
                 "the published checkpoints",
                 sql,
                 params![remote, workspace.to_string()],
-                |row| {
-                    let fields = Fields::with_id(row, "remote_published");
-                    Ok(PublishedAt {
-                        checkpoint: fields.parse("id")?,
-                        line: fields.parse("line")?,
-                        seq: fields.number("number")?,
-                    })
-                },
+                read_published,
             )
         })
     }
 }
 
+impl Catalog {
+    /// Returns the lines that another writer took over from this home, the last one first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn left_lines(&self, remote: &str, workspace: WorkspaceId) -> Result<Vec<LineId>, CatalogError> {
+        let sql = "SELECT line AS id FROM remote_left WHERE remote = ?1 AND workspace_id = ?2
+                   ORDER BY left_at DESC, line DESC";
+        self.read(|connection| {
+            query::all(
+                connection,
+                "the lines that were left",
+                sql,
+                params![remote, workspace.to_string()],
+                |row| Fields::with_id(row, "remote_left").parse("id"),
+            )
+        })
+    }
+
+    /// Returns the lines on which checkpoints with a plan were published, as far as this home knows.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn lines_of_plan(&self, remote: &str, plan: &str) -> Result<Vec<LineId>, CatalogError> {
+        let sql = "SELECT DISTINCT p.line AS id
+                   FROM remote_published p JOIN checkpoint_parts f ON f.checkpoint_id = p.checkpoint_id
+                   WHERE p.remote = ?1 AND f.kind = 'plan' AND f.key = ?2 ORDER BY p.line";
+        self.read(|connection| {
+            query::all(connection, "the lines of a plan", sql, params![remote, plan], |row| {
+                Fields::with_id(row, "remote_published").parse("id")
+            })
+        })
+    }
+
+    /// Returns the ids of the checkpoints of a workspace that a remote lacks, as [`Catalog::unpublished`].
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn unpublished_ids(
+        &self,
+        remote: &str,
+        workspace: WorkspaceId,
+    ) -> Result<Vec<CheckpointId>, CatalogError> {
+        let sql = "SELECT id FROM checkpoints c WHERE workspace_id = ?2 AND role IS NULL AND NOT EXISTS
+                       (SELECT 1 FROM remote_published p WHERE p.remote = ?1 AND p.checkpoint_id = c.id)
+                   AND EXISTS (SELECT 1 FROM checkpoint_parts f
+                       WHERE f.checkpoint_id = c.id AND f.kind = 'files' AND f.key = c.workspace_id)";
+        self.read(|connection| {
+            let params = params![remote, workspace.to_string()];
+            query::all(connection, "the unpublished checkpoints", sql, params, |row| {
+                Fields::with_id(row, "checkpoints").parse("id")
+            })
+        })
+    }
+
+    /// Returns true if a workspace was published, to any remote.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn has_remote_line(&self, workspace: WorkspaceId) -> Result<bool, CatalogError> {
+        let sql = "SELECT 1 FROM remote_lines WHERE workspace_id = ?1 AND state IS NOT NULL";
+        self.read(|connection| {
+            let found = query::first(connection, "the lines", sql, [workspace.to_string()], |_| Ok(()))?;
+            Ok(found.is_some())
+        })
+    }
+
+    /// Returns the place of a checkpoint on a remote.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn published_at(
+        &self,
+        remote: &str,
+        checkpoint: CheckpointId,
+    ) -> Result<Option<PublishedAt>, CatalogError> {
+        let sql = "SELECT checkpoint_id AS id, line, number FROM remote_published
+                   WHERE remote = ?1 AND checkpoint_id = ?2";
+        self.read(|connection| {
+            let params = params![remote, checkpoint.to_string()];
+            query::first(connection, format_args!("checkpoint {checkpoint}"), sql, params, read_published)
+        })
+    }
+
+    /// Returns the purges that a remote has not carried out yet, with their numbers, oldest first.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn remote_purges(
+        &self,
+        remote: &str,
+        workspace: WorkspaceId,
+    ) -> Result<Vec<(i64, Vec<RelPath>)>, CatalogError> {
+        let sql =
+            "SELECT seq AS id, paths FROM remote_purges WHERE remote = ?1 AND workspace_id = ?2 ORDER BY seq";
+        self.read(|connection| {
+            query::all(connection, "the pending purges", sql, params![remote, workspace.to_string()], |row| {
+                let fields = Fields::new(row, "remote_purges", remote);
+                Ok((fields.get("id")?, fields.json("paths")?))
+            })
+        })
+    }
+}
+
 impl Transaction<'_> {
+    /// Records that another writer took over a line.
+    ///
+    /// # Errors
+    /// When the row cannot be written.
+    pub fn leave_line(
+        &self,
+        remote: &str,
+        workspace: WorkspaceId,
+        line: LineId,
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let sql = "INSERT OR REPLACE INTO remote_left (remote, workspace_id, line, left_at) VALUES (?1, ?2, ?3, ?4)";
+        let params = params![remote, workspace.to_string(), line.to_string(), at.micros()];
+        query::run(self.connection, format_args!("line {line}"), sql, params)?;
+        let payload = json!({ "remote": remote, "workspace_id": workspace });
+        self.append_event(at, "line.left", &line.to_string(), &payload)
+    }
+
+    /// Records a purge that a remote has to carry out.
+    ///
+    /// # Errors
+    /// When the row cannot be written.
+    pub fn insert_remote_purge(
+        &self,
+        remote: &str,
+        workspace: WorkspaceId,
+        paths: &[RelPath],
+        at: Timestamp,
+    ) -> Result<(), CatalogError> {
+        let sql = "INSERT INTO remote_purges (remote, workspace_id, paths, at) VALUES (?1, ?2, ?3, ?4)";
+        let params = params![remote, workspace.to_string(), json("paths", &paths)?, at.micros()];
+        query::run(self.connection, format_args!("a purge on remote {remote}"), sql, params).map(drop)
+    }
+
+    /// Records that a remote carried out purges.
+    ///
+    /// # Errors
+    /// When the rows cannot be written.
+    pub fn end_remote_purges(&self, numbers: &[i64]) -> Result<(), CatalogError> {
+        for number in numbers {
+            let sql = "DELETE FROM remote_purges WHERE seq = ?1";
+            query::run(self.connection, format_args!("purge {number}"), sql, [number])?;
+        }
+        Ok(())
+    }
+
     /// Adds a remote.
     ///
     /// # Errors
@@ -169,9 +312,12 @@ impl Transaction<'_> {
     /// # Errors
     /// When it is missing, or the rows cannot be written.
     pub fn remove_remote(&self, name: &str, at: Timestamp) -> Result<(), CatalogError> {
-        for sql in
-            ["DELETE FROM remote_lines WHERE remote = ?1", "DELETE FROM remote_published WHERE remote = ?1"]
-        {
+        for sql in [
+            "DELETE FROM remote_lines WHERE remote = ?1",
+            "DELETE FROM remote_published WHERE remote = ?1",
+            "DELETE FROM remote_left WHERE remote = ?1",
+            "DELETE FROM remote_purges WHERE remote = ?1",
+        ] {
             query::run(self.connection, format_args!("remote {name}"), sql, [name])?;
         }
         let sql = "DELETE FROM remotes WHERE id = ?1";
@@ -244,6 +390,15 @@ fn read_remote(row: &Row<'_>) -> Result<StoredRemote, CatalogError> {
         bytes: fields.get("bytes")?,
         identity: identity.map(|path| PathBuf::from(OsString::from_vec(path))),
         added_at: fields.time("added_at")?,
+    })
+}
+
+fn read_published(row: &Row<'_>) -> Result<PublishedAt, CatalogError> {
+    let fields = Fields::with_id(row, "remote_published");
+    Ok(PublishedAt {
+        checkpoint: fields.parse("id")?,
+        line: fields.parse("line")?,
+        seq: fields.number("number")?,
     })
 }
 

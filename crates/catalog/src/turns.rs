@@ -272,6 +272,21 @@ impl Transaction<'_> {
         open_turn(self.connection, workspace, session)
     }
 
+    /// Inserts a turn of another machine, unless it is here. Its number stays, if it is above all of this workspace.
+    ///
+    /// # Errors
+    /// When the row cannot be read or written.
+    pub fn restore_turn(&self, turn: &Turn) -> Result<(), CatalogError> {
+        let sql =
+            "SELECT seq AS id FROM turns WHERE workspace_id = ?1 AND session_id = ?2 AND opened_at = ?3";
+        let params = params![turn.workspace_id.to_string(), turn.session_id, turn.opened_at.micros()];
+        if query::first(self.connection, "a turn", sql, params, |_| Ok(()))?.is_some() {
+            return Ok(());
+        }
+        let number = self.insert_turn(turn, turn.number.saturating_sub(1))?;
+        self.update_turn(&Turn { number, ..turn.clone() })
+    }
+
     /// Inserts a turn and returns its number, which is above `used` and all numbers in the catalog. The number in `turn` is
     /// ignored.
     ///

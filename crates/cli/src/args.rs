@@ -264,12 +264,22 @@ Examples:
     #[command(
         after_help = "It goes on where an earlier push stopped. Safety checkpoints are not published.\n\nExamples:\n  safepoint push\n  safepoint push team --json"
     )]
-    Push(remote::RemoteArgs),
+    Push(remote::PushArgs),
+    /// Publish what remotes lack, and try again until they have it.
+    #[command(
+        after_help = "Many checkpoints are one push. A remote that does not answer is tried again with growing pauses, for a minute; with\n--follow until Ctrl-C. Without a name: the only remote, or every one that this workspace was published to.\nWith `every = \"5s\"` below [remote] in config.toml, checkpoints start it.\n\nExamples:\n  safepoint sync\n  safepoint sync team --follow"
+    )]
+    Sync(remote::SyncArgs),
     /// Bring a published checkpoint into this home; files do not change.
     #[command(
         after_help = "This home must have the workspace. Then: safepoint rollback ID\n\nExamples:\n  safepoint fetch team shop\n  safepoint fetch team shop@01KG9YS9"
     )]
     Fetch(remote::FetchArgs),
+    /// Bring the newest checkpoint of other machines here; files do not change.
+    #[command(
+        after_help = "Then: safepoint rollback ID\n\nExamples:\n  safepoint pull\n  safepoint pull team --line 01KG9YS9EGCQT0DH2X3200JHAF"
+    )]
+    Pull(remote::PullArgs),
     /// Build a published checkpoint in a new folder, with its plan and session.
     #[command(
         after_help = "This home must not have the workspace yet.\n\nExamples:\n  safepoint clone team shop ~/projects/shop\n  safepoint clone team shop@01KG9YS9 ../shop"
@@ -482,6 +492,9 @@ pub(crate) struct CreateArgs {
     /// With --git: also move the branch and the index to that commit.
     #[arg(long, requires = "git")]
     pub(crate) commit_on_branch: bool,
+    /// Publish it and wait for the remote [default: 30s]; else exit 3.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "30s")]
+    pub(crate) wait_remote: Option<Span>,
     /// Counter to record, such as tests_passing=42; repeatable.
     #[arg(long = "counter", value_name = "NAME=NUMBER")]
     pub(crate) counters: Vec<String>,
@@ -505,6 +518,7 @@ impl CreateArgs {
             pin: false,
             git: false,
             commit_on_branch: false,
+            wait_remote: None,
             counters: Vec::new(),
         }
     }

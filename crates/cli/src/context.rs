@@ -161,10 +161,19 @@ impl Surroundings {
             open_files: signals::files_at_start(),
             database_helper: crate::commands::database::helper(),
             room_helper: crate::commands::attempt::helper(),
+            publish_helper: self.publish_helper(),
             access: self.access,
             home_owner: self.home_owner,
             ..Settings::default()
         }
+    }
+
+    /// Command line that publishes the workspace in its directory, but for the time to wait first.
+    fn publish_helper(&self) -> Vec<OsString> {
+        let Ok(program) = env::current_exe() else { return Vec::new() };
+        let words = ["--quiet", "sync", "--after"].map(OsString::from);
+        let home = [OsString::from("--home"), self.home.clone().into_os_string()];
+        [program.into_os_string()].into_iter().chain(home).chain(words).collect()
     }
 
     /// Returns the id of a new session.
@@ -470,6 +479,12 @@ pub(crate) fn quiet_time() -> Duration {
 /// Test hook: the time that requests to a remote may take.
 pub(crate) fn remote_patience() -> Option<Duration> {
     let millis = variable("SAFEPOINT_TEST_REMOTE_MS")?.to_string_lossy().parse().ok()?;
+    Some(Duration::from_millis(millis))
+}
+
+/// Test hook: the age of the last answered renewal at which a runner ends its commands.
+pub(crate) fn lease_time() -> Option<Duration> {
+    let millis = variable("SAFEPOINT_TEST_LEASE_MS")?.to_string_lossy().parse().ok()?;
     Some(Duration::from_millis(millis))
 }
 

@@ -6,6 +6,7 @@
 
 use crate::agent::WorkspaceKind;
 use crate::checkpoint::Checkpoint;
+use crate::turn::Turn;
 use crate::{CheckpointId, ModelError, ObjectId, RelPath, Timestamp, WorkspaceId, document};
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,9 @@ pub struct Record {
     /// Plans.
     #[serde(default)]
     pub plans: Vec<RecordedPlan>,
+    /// Turns of agents up to the checkpoint, oldest first. Only in published records.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<Turn>,
 }
 
 impl Record {
@@ -97,7 +101,8 @@ impl Record {
         workspaces: Vec<RecordedWorkspace>,
         plans: Vec<RecordedPlan>,
     ) -> Self {
-        Self { tag: RECORD.to_owned(), format: Self::FORMAT, catalog, checkpoint, workspaces, plans }
+        let turns = Vec::new();
+        Self { tag: RECORD.to_owned(), format: Self::FORMAT, catalog, checkpoint, workspaces, plans, turns }
     }
 
     /// Returns the canonical bytes.

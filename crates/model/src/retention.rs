@@ -70,6 +70,8 @@ pub enum Needed {
     Attempt,
     /// This turn of an agent is still open.
     OpenTurn(u64),
+    /// No remote has it yet.
+    Unpublished,
 }
 
 impl fmt::Display for Needed {
@@ -81,6 +83,7 @@ impl fmt::Display for Needed {
             Needed::LastClean => f.write_str("last clean checkpoint of a plan"),
             Needed::SandboxBase => f.write_str("base of a plan's sandbox"),
             Needed::Attempt => f.write_str("base or result of an open attempt"),
+            Needed::Unpublished => f.write_str("still to be published"),
             Needed::OpenTurn(number) => write!(f, "needed by the open turn {number}"),
         }
     }

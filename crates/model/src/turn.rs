@@ -1,10 +1,10 @@
 //! Turns of agents: one prompt each, and the work that was done for it.
 
 use crate::{CheckpointId, RelPath, Timestamp, WorkspaceId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One prompt to an agent, and the work that was done for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
     /// Workspace.
     pub workspace_id: WorkspaceId,

@@ -36,12 +36,19 @@ impl BootTime {
 #[derive(Debug, Clone, Copy)]
 pub struct LeaseWatch {
     sent: BootTime,
+    renew_after: Duration,
+    stop_after: Duration,
 }
 
 impl LeaseWatch {
     /// Starts with the request that gave the lease: a takeover, a publish or a renewal that was answered.
     pub fn new(sent: BootTime) -> Self {
-        Self { sent }
+        Self::with_limits(sent, RENEW_AFTER, STOP_AFTER)
+    }
+
+    /// Starts with other limits than [`RENEW_AFTER`] and [`STOP_AFTER`].
+    pub fn with_limits(sent: BootTime, renew_after: Duration, stop_after: Duration) -> Self {
+        Self { sent, renew_after, stop_after }
     }
 
     /// Notes that a renewal or publish sent at this time was answered.
@@ -51,17 +58,22 @@ impl LeaseWatch {
 
     /// Returns true if a renewal is due.
     pub fn must_renew(&self, now: BootTime) -> bool {
-        now.since(self.sent) >= RENEW_AFTER
+        now.since(self.sent) >= self.renew_after
     }
 
     /// Returns true if commands must be ended now.
     pub fn must_stop(&self, now: BootTime) -> bool {
-        now.since(self.sent) >= STOP_AFTER
+        now.since(self.sent) >= self.stop_after
+    }
+
+    /// Returns true if a request was answered not long ago.
+    pub fn is_fresh(&self, now: BootTime) -> bool {
+        now.since(self.sent) * 2 < self.stop_after
     }
 
     /// Returns the time until commands must be ended.
     pub fn left(&self, now: BootTime) -> Duration {
-        STOP_AFTER.saturating_sub(now.since(self.sent))
+        self.stop_after.saturating_sub(now.since(self.sent))
     }
 }
 

@@ -40,7 +40,7 @@ pub use lease::{BootTime, LeaseWatch, RENEW_AFTER, STOP_AFTER};
 pub use list::{ListPlan, Reached, SMALL_PACK_BYTES, SMALL_PACKS_MAX, beyond_base};
 pub use name::{Digest, Fence, PackName, ProjectName};
 pub use objects::ObjectBytes;
-pub use postgres::{PostgresRecords, roles_sql};
+pub use postgres::{PostgresRecords, records_schema, roles_sql};
 pub use rebuild::{PackEnd, ReadDocument, RebuildReport};
 pub use records::{
     Candidates, LEASE, LiveLease, MemberGrant, NewLine, PROTOCOL, PublishCall, PublishedRow, RecordsStatus,

@@ -18,6 +18,7 @@ use crate::records::{
 use crate::runtime::Network;
 use crate::{RecordsUrl, RemoteError};
 use link::{Link, Patience};
+pub use migrate::records_schema;
 use place::Place;
 pub use roles::roles_sql;
 use safepoint_model::{CheckpointId, LineId, WorkspaceId};

@@ -64,6 +64,8 @@ pub struct HomeConfig {
     pub test_timeout: Option<Span>,
     /// `[checks] before_create`: whether the tests run before each checkpoint that is asked for.
     pub test_before_create: Option<bool>,
+    /// `[remote]`.
+    pub remote: RemoteConfig,
     /// `[agents] risky`: patterns of shell commands before which a checkpoint is taken.
     pub risky: Vec<String>,
     /// `[agents] fail_closed`: true if a call of an agent that cannot be covered is denied.
@@ -81,6 +83,35 @@ pub struct WorkspaceConfig {
     pub git: Option<GitCapture>,
     /// `label`: name of checkpoints created without a name.
     pub label: Option<String>,
+}
+
+/// Publishing to remotes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RemoteConfig {
+    /// `every`: checkpoints are published without being asked, at most once in this time; only of workspaces that were pushed once.
+    pub every: Option<Span>,
+    /// `durability`.
+    pub durability: Durability,
+    /// `exclude`: patterns of paths that published checkpoints lack, in gitignore syntax.
+    pub exclude: Vec<String>,
+}
+
+impl RemoteConfig {
+    /// Returns true if checkpoints are published without being asked.
+    pub(crate) fn publishes(&self) -> bool {
+        self.every.is_some() || self.durability == Durability::Remote
+    }
+}
+
+/// Place in which a checkpoint must be before `create` succeeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// This machine.
+    #[default]
+    Local,
+    /// A remote, too.
+    Remote,
 }
 
 /// Retention policy with optional values.
@@ -147,6 +178,8 @@ pub struct Effective {
     pub test: Option<TestCommand>,
     /// True if the tests run before each requested checkpoint.
     pub test_before_create: bool,
+    /// Publishing to remotes.
+    pub remote: RemoteConfig,
     /// Patterns of shell commands of agents before which a checkpoint is taken.
     pub risky: Vec<String>,
     /// Settings that have no effect, in words.
@@ -209,6 +242,7 @@ impl Config {
                 .clone()
                 .map(|line| TestCommand { line, timeout: home.test_timeout.unwrap_or(TEST_TIMEOUT) }),
             test_before_create: home.test_before_create.unwrap_or(false),
+            remote: home.remote.clone(),
             risky: home.risky.clone(),
             warnings: raised(workspace.retention, floor),
             passed_over: None,

@@ -16,7 +16,7 @@ use safepoint_model::plan::state::{PlanRule, PlanState};
 use safepoint_model::rollback::Verb;
 use safepoint_model::session::SessionRule;
 use safepoint_model::{
-    Bytes, CheckpointId, ModelError, ObjectError, RelPath, RollbackId, Timestamp, WorkspaceId,
+    Bytes, CheckpointId, LineId, ModelError, ObjectError, RelPath, RollbackId, Timestamp, WorkspaceId,
 };
 use safepoint_remote::RemoteError;
 use safepoint_store::StoreError;
@@ -733,6 +733,26 @@ pub enum Error {
     WorkspaceHere {
         /// Its folder.
         path: PathBuf,
+    },
+    /// Another machine took the line over on which this one published a plan.
+    #[error("plan {id} went on elsewhere: {holder} took line {line} on remote {name:?} over")]
+    PlanElsewhere {
+        /// Id.
+        id: String,
+        /// New holder.
+        holder: String,
+        /// Name of the remote.
+        name: String,
+        /// Line.
+        line: LineId,
+    },
+    /// Renewals of a lease were not answered in time.
+    #[error("remote {name:?} did not answer in time to renew the lease of line {line}")]
+    LeaseUnanswered {
+        /// Name of the remote.
+        name: String,
+        /// Line.
+        line: LineId,
     },
     /// A plan of another workspace has the id of a fetched one.
     #[error("cannot fetch plan {id}: another workspace of this home has a plan with this id")]

@@ -509,6 +509,20 @@ fn classify(error: &Error) -> Row {
                 "Or clone with another home: --home ../other-home",
             ],
         ),
+        Error::PlanElsewhere { .. } => (
+            "plan_elsewhere",
+            Conflict,
+            &[
+                "Nothing was run. To bring it back: safepoint plan takeover PLAN --remote REMOTE DIR, with a home of its own (--home DIR)",
+            ],
+        ),
+        Error::LeaseUnanswered { .. } => (
+            "lease_unanswered",
+            Failed,
+            &[
+                "Another machine may take the plan over. Go on when the remote answers: safepoint plan resume PLAN",
+            ],
+        ),
         Error::PlanHere { .. } => ("plan_here", Conflict, &["Clone with another home: --home ../other-home"]),
     }
 }
@@ -558,7 +572,13 @@ fn classify_remote(error: &RemoteError) -> Row {
         RemoteError::Fenced { .. } => {
             ("fenced", Conflict, &["Nothing is lost: the next `safepoint push` publishes to a new line."])
         }
-        RemoteError::Live { .. } => ("lease_live", Busy, &["Wait until the lease ends, then try again."]),
+        RemoteError::Live { .. } => (
+            "lease_live",
+            Busy,
+            &[
+                "Wait until the lease ends, then try again; `plan takeover --force` fences the holder at once.",
+            ],
+        ),
         RemoteError::Gone { .. } => ("packs_gone", Busy, &["Try again: the objects are sent once more."]),
         RemoteError::Behind { .. } => (
             "remote_behind",

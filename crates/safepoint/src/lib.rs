@@ -77,8 +77,8 @@ pub use checkpoint::pages::GoodReason;
 pub use checkpoint::records::CatalogStanding;
 pub use checkpoint::versions::{Letters, TextFound, TextSearch, Version, VersionChange, Versions};
 pub use config::{
-    Config, ConfigError, ConfigFile, Effective, HomeConfig, RetentionConfig, SessionCommits, TestCommand,
-    WorkspaceConfig,
+    Config, ConfigError, ConfigFile, Durability, Effective, HomeConfig, RemoteConfig, RetentionConfig,
+    SessionCommits, TestCommand, WorkspaceConfig,
 };
 pub use defaults::Defaults;
 pub use environment::{Environment, SystemEnvironment};
@@ -108,8 +108,12 @@ pub use plans::sandbox::Missing;
 pub use plans::{NewDecision, StepMoved};
 pub use process::{Exit, Job, Stop, run as run_job};
 pub use remotes::fetch::{Cloned, Fetched};
+pub use remotes::lease::{LeaseOptions, PlanLease};
 pub use remotes::leaving::Leaving;
-pub use remotes::push::Pushed;
+pub use remotes::publishable::PublishedMemory;
+pub use remotes::push::{PushExtent, PushOptions, Pushed};
+pub use remotes::soon::Publisher;
+pub use remotes::take::{PlanTaken, TakePlan};
 pub use remotes::{LineStanding, NewRemote};
 pub use rollback::build::Built;
 pub use rollback::effects::{FailedUndo, NotUndone, NotUndoneReason, Undone};

@@ -62,6 +62,9 @@ pub struct Settings {
     /// A program, with its first arguments, that calls [`enter_room`](safepoint_workspace::enter_room) with the words that follow.
     /// Without it, attempts are copies.
     pub room_helper: Vec<OsString>,
+    /// A program, with its first arguments, that publishes the workspace in its current directory after the time that follows, and ends
+    /// itself. Without it nothing is published without being asked.
+    pub publish_helper: Vec<OsString>,
     /// Requested access to the home.
     pub access: Access,
     /// Whose home may be written.
@@ -85,6 +88,7 @@ impl Default for Settings {
             database_hold: Duration::from_millis(200),
             database_helper: Vec::new(),
             room_helper: Vec::new(),
+            publish_helper: Vec::new(),
             access: Access::default(),
             home_owner: HomeOwner::default(),
             parts: Vec::new(),

@@ -7,17 +7,22 @@
 mod care;
 pub(crate) mod fetch;
 pub(crate) mod gather;
+pub(crate) mod lease;
 pub(crate) mod leaving;
+pub(crate) mod publishable;
+mod purge;
 pub(crate) mod push;
+pub(crate) mod soon;
+pub(crate) mod take;
 
 use crate::Error;
 use crate::handles::Remotes;
 use safepoint_catalog::{PublishedAt, StoredRemote, Workspace};
 use safepoint_model::plan::spec::is_slug;
-use safepoint_model::{CheckpointId, LineId, ModelError, ObjectError, WorkspaceId};
+use safepoint_model::{CheckpointId, LineId, ModelError, ObjectError, RelPath, WorkspaceId};
 use safepoint_remote::{
     BytesUrl, ProjectName, RecordsUrl, Remote, RemoteCheckpoint, RemoteEnvironment, RemoteError,
-    RemoteFilter, RemoteOptions, Seal,
+    RemoteFilter, RemoteLine, RemoteOptions, Seal,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -58,6 +63,8 @@ pub struct LineStanding {
     pub unpublished: u64,
     /// True if a push was begun and not completed.
     pub pending: bool,
+    /// Purged paths that published checkpoints may still hold: the next push delivers the purge.
+    pub purges: Vec<RelPath>,
 }
 
 impl Remotes<'_> {
@@ -157,6 +164,11 @@ impl Remotes<'_> {
             published: catalog.published(name, workspace.id)?,
             unpublished: catalog.unpublished(name, workspace.id, COUNTED_MAX)?.len() as u64,
             pending: stored.as_ref().is_some_and(|line| line.pending.is_some()),
+            purges: catalog
+                .remote_purges(name, workspace.id)?
+                .into_iter()
+                .flat_map(|(_, paths)| paths)
+                .collect(),
         })
     }
 
@@ -196,6 +208,30 @@ impl Remotes<'_> {
             }
         };
         Ok(remote.checkpoint(id)?)
+    }
+
+    /// Returns the checkpoint of a workspace that was published last to a line that this home does not publish to, or to this line; with
+    /// its line.
+    ///
+    /// # Errors
+    /// When the remote cannot be reached.
+    pub fn newest_elsewhere(
+        &self,
+        (name, remote): (&str, &Remote),
+        workspace: &Workspace,
+        line: Option<LineId>,
+    ) -> Result<Option<(RemoteCheckpoint, Option<RemoteLine>)>, Error> {
+        let own = self.manager.catalog.remote_line(name, workspace.id)?.map(|stored| stored.line);
+        let heads = remote.checkpoints(&RemoteFilter::heads(workspace.id))?;
+        let wanted = |head: &&RemoteCheckpoint| match line {
+            Some(line) => head.line == line,
+            None => own != Some(head.line),
+        };
+        let newest = heads.iter().filter(wanted).max_by_key(|head| (head.published_at, head.seq));
+        let Some(newest) = newest else { return Ok(None) };
+        let lines = remote.lines(Some(workspace.id), None)?;
+        let line = lines.into_iter().find(|line| line.line == newest.line);
+        Ok(Some((remote.checkpoint(newest.id)?, line)))
     }
 }
 

@@ -38,6 +38,8 @@ const GIB: u64 = 1 << 30;
 const CAP_BYTES_DEFAULT: u64 = 10 * GIB;
 /// Divisor of the disk size.
 const CAP_PART_OF_DISK: u64 = 10;
+/// Checkpoints that were not published and are pruned before the next look at the space.
+const UNPUBLISHED_AT_ONCE: usize = 8;
 const PACK_BYTES_MIN: u64 = 512 * 1024;
 /// Number of deleted checkpoints that triggers a collection.
 const DELETED_WORTH_COLLECTING: u64 = 32;
@@ -158,17 +160,75 @@ impl CheckpointManager {
     /// Returns the verdict for each checkpoint, newest first. Each scope with its own policy is judged
     /// separately, and so is each plan.
     fn verdicts(&self, workspace: Option<&Workspace>, policies: &Policies) -> Result<Vec<Said>, Error> {
-        let now = self.environment.now();
-        let needed = match workspace {
-            Some(workspace) => self.needed(workspace)?,
-            None => {
-                let mut needed = HashMap::new();
-                for workspace in self.catalog.workspaces()? {
-                    needed.extend(self.needed(&workspace)?);
-                }
-                needed
+        let mut needed = self.needed_by_all(workspace)?;
+        for id in workspace.map_or(Ok(Vec::new()), |workspace| self.waiting_for_push(workspace))? {
+            needed.entry(id).or_insert(Needed::Unpublished);
+        }
+        self.verdicts_for(workspace, policies, &needed)
+    }
+
+    fn needed_by_all(&self, workspace: Option<&Workspace>) -> Result<HashMap<CheckpointId, Needed>, Error> {
+        let Some(workspace) = workspace else {
+            let mut needed = HashMap::new();
+            for workspace in self.catalog.workspaces()? {
+                needed.extend(self.needed(&workspace)?);
             }
+            return Ok(needed);
         };
+        self.needed(workspace)
+    }
+
+    /// Checkpoints that remotes lack, where the configuration has them published without being asked.
+    fn waiting_for_push(&self, workspace: &Workspace) -> Result<Vec<CheckpointId>, Error> {
+        let mut waiting = Vec::new();
+        if !self.catalog.has_remote_line(workspace.id)?
+            || !self.config_at(None, Broken::PassedOver)?.remote.publishes()
+        {
+            return Ok(waiting);
+        }
+        for remote in self.catalog.remotes()? {
+            if self.catalog.remote_line(&remote.name, workspace.id)?.is_some() {
+                waiting.extend(self.catalog.unpublished_ids(&remote.name, workspace.id)?);
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Deletes the oldest checkpoints that retention does not keep, and that wait for a push. Returns their number.
+    fn prune_unpublished(&self, progress: &dyn Progress) -> Result<u64, Error> {
+        let mut doomed = Vec::new();
+        for workspace in self.catalog.workspaces()? {
+            let waiting = self.waiting_for_push(&workspace)?;
+            let policies = self.upkeep().policies(Some(&workspace))?;
+            let needed = self.needed_by_all(Some(&workspace))?;
+            let said = self.verdicts_for(Some(&workspace), &policies, &needed)?;
+            doomed.extend(
+                said.into_iter().filter(|(id, verdict, _)| !verdict.is_keep() && waiting.contains(id)),
+            );
+        }
+        doomed.sort_unstable_by_key(|(id, ..)| *id);
+        let before = self.store.pack_bytes()?;
+        let mut count = 0;
+        for some in doomed.chunks(UNPUBLISHED_AT_ONCE) {
+            for (id, ..) in some {
+                self.drop_pruned(*id)?;
+                count += 1;
+            }
+            self.upkeep().collect(Thoroughness::Everything, progress)?;
+            if self.store.pack_bytes()? < before {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    fn verdicts_for(
+        &self,
+        workspace: Option<&Workspace>,
+        policies: &Policies,
+        needed: &HashMap<CheckpointId, Needed>,
+    ) -> Result<Vec<Said>, Error> {
+        let now = self.environment.now();
         let mut groups: BTreeMap<(Option<Scope>, Option<String>, Occasion), Vec<Candidate>> = BTreeMap::new();
         for aged in self.catalog.aged(workspace.map(|workspace| workspace.id))? {
             let own = policies.of.contains_key(&aged.scope).then_some(aged.scope);
@@ -369,7 +429,12 @@ impl CheckpointManager {
         }
         let gone = self.upkeep().policies(None).and_then(|policies| self.prune_unseen(None, &policies));
         pruned.join(gone.unwrap_or_default());
+        let before = self.store.pack_bytes().ok();
         let _ = self.upkeep().collect(Thoroughness::Everything, progress);
+        if self.store.pack_bytes().ok() >= before {
+            let count = self.prune_unpublished(progress).unwrap_or(0);
+            pruned.warnings.extend((count > 0).then_some(Warning::PrunedUnpublished { count }));
+        }
         pruned
     }
 }

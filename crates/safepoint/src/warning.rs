@@ -16,6 +16,11 @@ pub enum Warning {
         /// The number of pruned checkpoints.
         count: u64,
     },
+    /// Old checkpoints that no remote has were pruned to make room under the cap, oldest first.
+    PrunedUnpublished {
+        /// The number of pruned checkpoints.
+        count: u64,
+    },
     /// The store is nearly as large as it may become.
     NearCap {
         /// Length of all packs.
@@ -147,6 +152,13 @@ pub enum Warning {
     AccessNotRestored(LostAccess),
     /// The disk is nearly full; an emergency checkpoint was taken.
     LowDiskSpace,
+    /// Commands were ended, since another machine has the plan or could get it.
+    LeaseLost {
+        /// Name of the remote.
+        remote: String,
+        /// The cause.
+        why: Failure,
+    },
     /// The emergency checkpoint of a stopped run could not be taken.
     NoEmergencyCheckpoint {
         /// The cause.
@@ -189,6 +201,7 @@ impl Warning {
     pub fn code(&self) -> &'static str {
         match self {
             Self::PrunedForRoom { .. } => "pruned_for_room",
+            Self::PrunedUnpublished { .. } => "pruned_unpublished",
             Self::NearCap { .. } => "near_cap",
             Self::NotPruned { .. } => "not_pruned",
             Self::SpaceNotFreed { .. } => "space_not_freed",
@@ -219,6 +232,7 @@ impl Warning {
             Self::FileSystemLacks(Lack::Case) => "case_insensitive",
             Self::AccessNotRestored(_) => "access_not_restored",
             Self::LowDiskSpace => "low_disk_space",
+            Self::LeaseLost { .. } => "lease_lost",
             Self::NoEmergencyCheckpoint { .. } => "no_emergency_checkpoint",
             Self::InFolder { warning, .. } => warning.code(),
         }

@@ -114,8 +114,16 @@ impl PackOut<'_> {
     /// # Errors
     /// When it is too large, or the file cannot be written.
     pub fn add_document(&mut self, bytes: &[u8]) -> Result<ObjectId, StoreError> {
-        let id = ObjectId::of(ObjectKind::Document, bytes);
-        frame::encode(ObjectKind::Document, id, bytes, |shape, frame| self.push(shape, frame))??;
+        self.add_bytes(ObjectKind::Document, bytes)
+    }
+
+    /// Adds an object that need not be in the store.
+    ///
+    /// # Errors
+    /// When it is too large, or the file cannot be written.
+    pub fn add_bytes(&mut self, kind: ObjectKind, bytes: &[u8]) -> Result<ObjectId, StoreError> {
+        let id = ObjectId::of(kind, bytes);
+        frame::encode(kind, id, bytes, |shape, frame| self.push(shape, frame))??;
         Ok(id)
     }
 

@@ -54,7 +54,7 @@ pub use room::{
     enter_room, has_mounts_below, marked_processes, room_mounts, room_processes,
 };
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
-pub use rules::{check_patterns, leave_out_too};
+pub use rules::{Patterns, check_patterns, leave_out_too};
 pub use scan::{LARGE_FILE_BYTES, LargeFiles, LayerBase, Scan, ScanOptions, Sidecars, Snapshot, What, scan};
 pub use settle::{Ended, Finding, Settled};
 pub use sqlite::{DatabaseCopies, database_family};

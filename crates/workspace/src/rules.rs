@@ -48,6 +48,30 @@ pub fn check_patterns(patterns: &[String]) -> Result<(), WorkspaceError> {
     Rules::configured(patterns).map(|_| ())
 }
 
+/// Patterns of a configuration, in gitignore's syntax; the last match wins.
+#[derive(Clone, Default)]
+pub struct Patterns(Rules);
+
+impl Patterns {
+    /// Reads patterns.
+    ///
+    /// # Errors
+    /// Returns [`WorkspaceError::Pattern`] for an invalid pattern.
+    pub fn new(patterns: &[String]) -> Result<Self, WorkspaceError> {
+        Rules::configured(patterns).map(Self)
+    }
+
+    /// Returns true if there are no patterns.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns true if they leave a path out.
+    pub fn leave_out(&self, path: &RelPath, is_directory: bool) -> bool {
+        self.0.leave_out(path, is_directory)
+    }
+}
+
 /// Appends patterns to the `.safepointignore` at the root, in one write. A link of that name is refused.
 ///
 /// # Errors

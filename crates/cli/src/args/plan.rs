@@ -50,6 +50,11 @@ pub(crate) enum PlanCommand {
         after_help = "A step that was under way when its run was stopped or died is interrupted: its progress is unknown.\nOn a terminal it asks; --interrupted and `on_interrupted` in the plan file answer beforehand. Without a terminal the step's\n`verify` decides (done if it passes, run again if it fails), and a step with `idempotent = true` runs again.\n\nExamples:\n  safepoint plan resume limits\n  safepoint plan resume limits --interrupted rerun"
     )]
     Resume(ResumeArgs),
+    /// Take a plan over from another machine: its lease, and a clone to go on in.
+    #[command(
+        after_help = "The earlier holder is fenced: its runner ends its commands, and its later pushes go to a line of their own.\nWhile its lease is live (60 s after its last renewal), the takeover ends with 11; --force fences it at once, and the\ncommands of its runner may go on for up to 45 s.\n\nExamples:\n  safepoint plan takeover limits --remote team ~/shop\n  safepoint -C ~/shop plan resume limits"
+    )]
+    Takeover(TakeoverArgs),
     /// Report that a step started, finished or failed; or add one.
     #[command(
         subcommand,
@@ -169,6 +174,21 @@ pub(crate) enum CheckpointCommand {
     /// Delete checkpoints of the plan.
     #[command(after_help = format!("{HOW_TO_NAME}\nIt asks first; without a terminal it wants --yes.\n\nExamples:\n  safepoint plan checkpoint delete limits @~3 --yes"))]
     Delete(CheckpointDeleteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TakeoverArgs {
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+    /// Folder that is empty or does not exist yet.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    /// Remote that the plan is published on.
+    #[arg(long, value_name = "REMOTE")]
+    pub(crate) remote: String,
+    /// Fence a live holder.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

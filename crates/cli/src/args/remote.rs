@@ -1,6 +1,7 @@
 //! Rows of the argument table about remotes.
 
 use clap::{Args, Subcommand};
+use safepoint::model::Span;
 use std::path::PathBuf;
 
 /// Commands about remotes.
@@ -80,6 +81,39 @@ pub(crate) struct RemoteArgs {
     /// Remote [default: the only one].
     #[arg(value_name = "REMOTE")]
     pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PullArgs {
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// Bring the newest of this line [default: of all but this machine's].
+    #[arg(long, value_name = "LINE")]
+    pub(crate) line: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PushArgs {
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// Publish memory of agents outside of the workspace, too.
+    #[arg(long)]
+    pub(crate) with_memory: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SyncArgs {
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
+    /// Publish memory of agents outside of the workspace, too.
+    #[arg(long)]
+    pub(crate) with_memory: bool,
+    /// Go on publishing new checkpoints until interrupted.
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Wait so long, publish until nothing is left, and end; one process per workspace. A checkpoint starts it.
+    #[arg(long, value_name = "TIME", hide = true, conflicts_with = "follow")]
+    pub(crate) after: Option<Span>,
 }
 
 #[derive(Debug, Args)]

@@ -11,13 +11,19 @@ use crate::render::json;
 use crate::render::output::{Printer, Reply};
 use crate::render::terminal::{counted, for_shell, printable, size};
 use crate::render::warning;
-use crate::{commands::Context, commands::recover, commands::validate, render::exit};
+use crate::{commands::Context, commands::recover, commands::remote, commands::validate, render::exit};
 use safepoint::model::RelPath;
 use safepoint::model::checkpoint::{Checkpoint, Counters, PartKind, Scope};
 use safepoint::model::coverage::{Coverage, Skipped};
-use safepoint::{CheckpointManager, CreateOptions, Created, GitCommit, IfUnchanged, Subject, Workspace};
+use safepoint::{
+    CheckpointManager, CreateOptions, Created, Durability, Error, GitCommit, IfUnchanged, Subject, Workspace,
+};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Time that a configured remote gets to have a checkpoint.
+const REMOTE_WAIT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem> {
     let mut options = options(context, args)?;
@@ -29,11 +35,17 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
                 "Take a checkpoint of the project with --git beside it.",
             ));
         }
+        (Scope::Framework, None, None) | (Scope::Agent, Some(_), None) if args.wait_remote.is_some() => {
+            return Err(Problem::not_available(
+                &format!("--wait-remote with scope {}", args.scope),
+                "Checkpoints of several folders are not published.",
+            ));
+        }
         (Scope::Framework, None, None) => return of_many(context, &Subject::Framework, &options),
         (Scope::Agent, Some(name), None) => {
             return of_many(context, &Subject::Agent(name.clone()), &options);
         }
-        (Scope::Workflow, None, Some(plan)) => return of_plan(context, plan, &options),
+        (Scope::Workflow, None, Some(plan)) => return of_plan(context, (plan, args), &options),
         _ => {
             return Err(Problem::usage(
                 format!("--scope {} does not say of what", args.scope),
@@ -42,6 +54,7 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
         }
     }
     let manager = context.surroundings.open(args.source_tool.as_deref())?;
+    let wait = wait_for_remote(&manager, args)?;
     let workspace = workspace(context, &manager)?;
     if workspace.head.is_none() {
         first::offer(context, &manager, &workspace)?;
@@ -53,7 +66,39 @@ pub(crate) fn run(context: &Context, args: &CreateArgs) -> Result<Reply, Problem
     let mut reply = answer(&context.out, &created, Some(&workspace));
     lost::report(&context.out, &manager, &workspace);
     reply.data["tests_passing"] = json!(passing);
+    publish(context, &manager, (&workspace, &created), wait, &mut reply);
     Ok(reply)
+}
+
+/// Time to wait for a remote: as typed, else by the configuration. A remote must be configured for the former.
+fn wait_for_remote(manager: &CheckpointManager, args: &CreateArgs) -> Result<Option<Duration>, Problem> {
+    if let Some(wait) = args.wait_remote {
+        if manager.remotes().list()?.is_empty() {
+            return Err(Error::NoRemote { name: None }.into());
+        }
+        return Ok(Some(Duration::from_micros(wait.micros())));
+    }
+    let is_asked = manager.config(None)?.remote.durability == Durability::Remote;
+    Ok(is_asked.then_some(REMOTE_WAIT))
+}
+
+/// Publishes a checkpoint, if that is waited for.
+fn publish(
+    context: &Context,
+    manager: &CheckpointManager,
+    (workspace, created): (&Workspace, &Created),
+    wait: Option<Duration>,
+    reply: &mut Reply,
+) {
+    let Some(wait) = wait else { return };
+    let (places, is_there) = remote::arrive(context, manager, workspace, created.checkpoint.id, wait);
+    for at in &places {
+        context.out.remark(format!("Published on line {}, push {}.", at.line, at.seq));
+    }
+    reply.data["published"] = places.iter().map(remote::place).collect();
+    if !is_there {
+        reply.exit = exit::IN_PART;
+    }
 }
 
 /// Runs the tests before the checkpoint, where the configuration asks for it. The result is kept with the checkpoint: the command
@@ -102,14 +147,20 @@ fn answer(out: &Printer, created: &Created, workspace: Option<&Workspace>) -> Re
         "pruned": created.pruned,
         "unchanged": created.unchanged,
         "tests_passing": null,
+        "published": [],
     });
     let whole = is_whole(&created.coverage) && created.not_in_git.is_empty();
     Reply { data, exit: if whole { exit::DONE } else { exit::IN_PART }, failure: None }
 }
 
 /// A checkpoint of a plan and of the files that it works on.
-fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Reply, Problem> {
+fn of_plan(
+    context: &Context,
+    (plan, args): (&str, &CreateArgs),
+    options: &CreateOptions,
+) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(options.source_tool.as_deref())?;
+    let wait = wait_for_remote(&manager, args)?;
     let place = manager.plans().workspace(&manager.plans().get(plan)?)?;
     let mut options = options.clone();
     let passing = test(context, &manager, &place, &mut options)?;
@@ -119,6 +170,7 @@ fn of_plan(context: &Context, plan: &str, options: &CreateOptions) -> Result<Rep
     let fields = reply.data["checkpoint"].take();
     reply.data["checkpoint"] = json::with_state(fields, &manager, &created.checkpoint);
     reply.data["tests_passing"] = json!(passing);
+    publish(context, &manager, (&workspace, &created), wait, &mut reply);
     Ok(reply)
 }
 

@@ -6,6 +6,7 @@
 mod agents;
 mod home;
 mod place;
+mod remotes;
 
 use crate::args::install::DoctorArgs;
 use crate::commands::install;
@@ -98,6 +99,7 @@ fn machine(context: &Context) -> Vec<Check> {
             Ok(manager) => {
                 checks.extend(records(&manager));
                 checks.extend(place::checks(surroundings, &manager));
+                checks.extend(remotes::checks(context, &manager));
             }
             Err(error) => checks.extend(not_opened(&error)),
         }

@@ -14,7 +14,7 @@ mod tree;
 mod watch;
 
 use crate::args::plan::PlanCommand;
-use crate::commands::Context;
+use crate::commands::{Context, remote};
 use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::Reply;
@@ -38,6 +38,7 @@ pub(crate) fn run(context: &Context, command: &PlanCommand) -> Result<Reply, Pro
         PlanCommand::Log(args) => log::run(context, args),
         PlanCommand::Run(args) => run::run(context, args),
         PlanCommand::Resume(args) => run::resume(context, args),
+        PlanCommand::Takeover(args) => remote::takeover(context, args),
         PlanCommand::Step(command) => step::run(context, command),
         PlanCommand::Decide(args) => facts::decide(context, args),
         PlanCommand::Context(command) => facts::context(context, command),

@@ -4,7 +4,9 @@ use crate::args::PurgeArgs;
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable};
-use crate::{commands::Context, commands::gc, commands::recover, render::consent, render::exit};
+use crate::{
+    commands::Context, commands::gc, commands::recover, commands::remote, render::consent, render::exit,
+};
 use safepoint::model::RelPath;
 use safepoint::{Outcome, Thoroughness};
 use serde_json::json;
@@ -35,24 +37,35 @@ pub(crate) fn run(context: &Context, args: &PurgeArgs) -> Result<Reply, Problem>
     if !freed {
         out.warn("no checkpoint leads to them any more, but bytes may still be in the store: run `safepoint gc --thorough`, and before it `safepoint repair` where something is damaged");
     }
-    for remote in manager.remotes().list()? {
-        let published = manager.remotes().standing(&remote.name, &workspace)?.published;
-        let count = published.iter().filter(|it| report.checkpoints.contains(&it.checkpoint)).count() as u64;
-        if count > 0 {
-            let checkpoints = counted(count, "checkpoint", "checkpoints");
-            out.warn_as(
-                "still_published",
-                format!(
-                    "{checkpoints} on remote {} still have it: a purge does not reach what was published",
-                    remote.name
-                ),
-            );
+    let (mut remotes, mut is_everywhere) = (Vec::new(), true);
+    for name in &report.remotes {
+        let purged = remote::purge(context, &manager, &workspace, name);
+        let pushed = purged.as_ref().ok().cloned().unwrap_or_default();
+        match &purged {
+            Ok(pushed) if pushed.purged > 0 => remote::tell(context, name, pushed),
+            Ok(pushed) if pushed.purge_refused => {
+                is_everywhere = false;
+                remote::tell(context, name, pushed);
+            }
+            Ok(_) => {}
+            Err(problem) => {
+                is_everywhere = false;
+                let why = printable(&problem.failure.message);
+                let told = format!(
+                    "checkpoints on remote {name} still have it, until `safepoint push {name}`: {why}"
+                );
+                out.warn_as("purge_pending", told);
+            }
         }
+        let error = purged.err().map(|problem| problem.failure.message);
+        let (checkpoints, packs) = (pushed.purged, pushed.purged_packs);
+        remotes.push(json!({ "remote": name, "checkpoints": checkpoints, "packs": packs, "pending": error.is_some() || pushed.purge_refused, "error": error }));
     }
-    let exit = if freed { exit::DONE } else { exit::IN_PART };
+    let exit = if freed && is_everywhere { exit::DONE } else { exit::IN_PART };
     let data = json!({
         "paths": paths,
         "checkpoints": report.checkpoints,
+        "remotes": remotes,
         "collected": gc::value(&report.collected),
     });
     Ok(Reply { data, exit, failure: None })

@@ -1,11 +1,17 @@
 //! `remote`, `push`, `fetch` and `clone`: checkpoints that outlive this machine.
 
+mod arrive;
 mod bring;
 mod care;
+mod lease;
 mod publish;
+mod sync;
 
-pub(crate) use bring::{clone, fetch};
-pub(crate) use publish::{published, push};
+pub(crate) use arrive::arrive;
+pub(crate) use bring::{clone, fetch, pull, takeover};
+pub(crate) use lease::leases;
+pub(crate) use publish::{place, published, purge, push};
+pub(crate) use sync::{sync, tell};
 
 use crate::args::remote::{RemoteAddArgs, RemoteCommand, RemoteInitArgs};
 use crate::commands::Context;
@@ -19,10 +25,11 @@ use safepoint::remote::{
     ConditionalPut, ExistingPacks, Remote, RemoteCheckpoint, RemoteError, RemoteFilter, RemoteLine,
     RemoteOptions, roles_sql,
 };
-use safepoint::{CheckpointManager, Error, Leaving, LineStanding, NewRemote, StoredRemote};
+use safepoint::{CheckpointManager, Error, Leaving, LineStanding, NewRemote, StoredRemote, Workspace};
 use serde_json::{Value, json};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Paths that are named in a list.
 const NAMED: usize = 8;
@@ -56,6 +63,38 @@ fn open(
     let options = options(manager, &stored)?;
     let remote = manager.remotes().open(&options, &context.surroundings.remote_environment())?;
     Ok((stored, remote))
+}
+
+/// A remote whose requests to the records take no longer than this.
+pub(crate) fn open_patiently(
+    context: &Context,
+    manager: &CheckpointManager,
+    stored: &StoredRemote,
+    limit: Duration,
+) -> Result<Remote, Problem> {
+    let mut options = options(manager, stored)?;
+    options.patience = options.patience.min(limit);
+    Ok(manager.remotes().open(&options, &context.surroundings.remote_environment())?)
+}
+
+/// The remote that was named; else the only one; else those that the workspace was published to.
+fn targets(
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    name: Option<&str>,
+) -> Result<Vec<StoredRemote>, Problem> {
+    match manager.remotes().get(name) {
+        Err(error @ Error::SeveralRemotes { .. }) => {
+            let mut found = Vec::new();
+            for stored in manager.remotes().list()? {
+                if manager.remotes().standing(&stored.name, workspace)?.line.is_some() {
+                    found.push(stored);
+                }
+            }
+            if found.is_empty() { Err(error.into()) } else { Ok(found) }
+        }
+        found => Ok(vec![found?]),
+    }
 }
 
 fn options(manager: &CheckpointManager, stored: &StoredRemote) -> Result<RemoteOptions, Problem> {
@@ -135,6 +174,7 @@ fn told(name: &str, root: Option<&str>, leaving: Option<&Leaving>) -> Vec<String
         (leaving.sessions, "session with its request", "sessions with their requests"),
         (leaving.plans, "plan", "plans"),
         (leaving.threads, "thread of a conversation", "threads of conversations"),
+        (leaving.turns, "turn of an agent with its prompt", "turns of agents with their prompts"),
     ];
     let mut also: Vec<String> = counts
         .iter()
@@ -248,6 +288,13 @@ fn tell_standing(context: &Context, name: &str, standing: &LineStanding) {
     context
         .out
         .line(format!("  this workspace: {published} published, {} to be published", standing.unpublished));
+    if !standing.purges.is_empty() {
+        let paths = counted(standing.purges.len() as u64, "path", "paths");
+        context.out.warn_as(
+            "purge_pending",
+            format!("a purge of {paths} is to be delivered: safepoint push {name}"),
+        );
+    }
     if standing.unpublished > 0 {
         context.out.remark(format!("Publish: safepoint push {name}"));
     }
@@ -302,6 +349,7 @@ fn leaving_shape(leaving: &Leaving) -> Value {
         "sessions": leaving.sessions,
         "plans": leaving.plans,
         "threads": leaving.threads,
+        "turns": leaving.turns,
         "agents": leaving.agents,
         "git_folder": leaving.git_folder,
     })
@@ -314,6 +362,7 @@ fn standing_shape(standing: &LineStanding) -> Value {
         "published": standing.published.len(),
         "unpublished": standing.unpublished,
         "pending": standing.pending,
+        "purges": standing.purges,
     })
 }
 

@@ -26,7 +26,7 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
     ("Retention and disk space", &["pin", "unpin", "delete", "prune", "gc", "usage", "purge"]),
     ("Check and repair", &["validate", "repair", "recover", "doctor"]),
     ("Folders and copies", &["workspace", "export", "import"]),
-    ("Other machines", &["remote", "push", "fetch", "clone"]),
+    ("Other machines", &["remote", "push", "sync", "pull", "fetch", "clone"]),
     ("Help", &["demo", "completions", "man", "version"]),
 ];
 
@@ -122,7 +122,9 @@ impl Command {
             Command::Workspace(command) => command.row(),
             Command::Remote(command) => command.row(),
             Command::Push(_) => row("push", Tends, "publish"),
+            Command::Sync(_) => row("sync", Tends, "publish"),
             Command::Fetch(args) => row("fetch", Changes, format!("fetch {:?}", args.what)),
+            Command::Pull(_) => row("pull", Changes, "pull"),
             Command::Clone(args) => row("clone", Changes, format!("clone {:?}", args.what.what)),
             Command::Emergency(_) => row("emergency", Changes, "take an emergency checkpoint"),
             Command::Undo(_) => row("undo", Changes, "undo"),

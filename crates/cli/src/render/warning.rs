@@ -25,6 +25,9 @@ pub(crate) fn text(warning: &Warning) -> String {
         Warning::PrunedForRoom { count } => {
             format!("old checkpoints pruned to make room under the cap: {count}")
         }
+        Warning::PrunedUnpublished { count } => format!(
+            "the cap was reached: {count} old checkpoints were pruned that no remote has, oldest first"
+        ),
         Warning::NearCap { used_bytes, allowed_bytes } => format!(
             "the store uses {} of {}; free space with `safepoint prune` and `safepoint gc`, or raise [store] cap",
             size(*used_bytes),
@@ -64,6 +67,10 @@ pub(crate) fn text(warning: &Warning) -> String {
         Warning::SettingsIgnored { why: text } | Warning::FromPart { text } => text.clone(),
         Warning::FileSystemLacks(lack) => lacks(*lack).to_owned(),
         Warning::AccessNotRestored(lost) => not_restored(lost),
+        Warning::LeaseLost { remote, why } => format!(
+            "the commands were ended, since another machine has or may get the line on remote {remote}: {}",
+            why.message
+        ),
         Warning::LowDiskSpace => "low disk space: an emergency checkpoint was taken".to_owned(),
         Warning::NoEmergencyCheckpoint { why } => {
             format!("the emergency checkpoint could not be taken: {}", why.message)

@@ -77,6 +77,8 @@ fn the_first_page() {
     Other machines:
       remote       Add, list, remove and check remotes, where checkpoints are published
       push         Publish the checkpoints of this workspace that a remote lacks
+      sync         Publish what remotes lack, and try again until they have it
+      pull         Bring the newest checkpoint of other machines here; files do not change
       fetch        Bring a published checkpoint into this home; files do not change
       clone        Build a published checkpoint in a new folder, with its plan and session
 

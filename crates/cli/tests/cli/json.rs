@@ -69,6 +69,7 @@ fn create() {
           "workspace_id": "01KG9YS7G0000E485875XHVKDF"
         },
         "pruned": [],
+        "published": [],
         "tests_passing": null,
         "unchanged": false,
         "workspace": {

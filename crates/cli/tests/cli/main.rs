@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod empty;
 mod everyday;
+mod fleet;
 mod git;
 mod help;
 mod history;

@@ -17,7 +17,7 @@ use std::time::Instant;
 const SECRET: &str = "hunter2-planted";
 
 /// PostgreSQL server of all tests of this file.
-fn postgres() -> Option<&'static Postgres> {
+pub(crate) fn postgres() -> Option<&'static Postgres> {
     static SERVER: OnceLock<Option<Postgres>> = OnceLock::new();
     let server = SERVER.get_or_init(|| Postgres::start(&["fsync=off", "shared_buffers=32MB"]).unwrap());
     if server.is_none() {
@@ -26,7 +26,7 @@ fn postgres() -> Option<&'static Postgres> {
     server.as_ref()
 }
 
-fn database(postgres: &Postgres) -> String {
+pub(crate) fn database(postgres: &Postgres) -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap();
@@ -36,16 +36,16 @@ fn database(postgres: &Postgres) -> String {
 }
 
 /// Two machines with homes of their own, and a remote.
-struct Fleet {
-    here: Sandbox,
-    there: Sandbox,
-    postgres: &'static Postgres,
-    database: String,
+pub(crate) struct Fleet {
+    pub(crate) here: Sandbox,
+    pub(crate) there: Sandbox,
+    pub(crate) postgres: &'static Postgres,
+    pub(crate) database: String,
 }
 
 impl Fleet {
     /// The first machine has a checkpoint; both know the remote `team`.
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let postgres = postgres()?;
         let database = database(postgres);
         let fleet = Self { here: Sandbox::with_checkpoint(), there: Sandbox::new(), postgres, database };
@@ -56,41 +56,41 @@ impl Fleet {
         Some(fleet)
     }
 
-    fn bytes(&self) -> PathBuf {
+    pub(crate) fn bytes(&self) -> PathBuf {
         self.here.path("bytes")
     }
 
-    fn add(&self, sandbox: &Sandbox, role: &str) {
+    pub(crate) fn add(&self, sandbox: &Sandbox, role: &str) {
         let (records, bytes) = (self.records(role), format!("file://{}", self.bytes().display()));
         let args =
             ["remote", "add", "team", "--records", &records, "--bytes", &bytes, "--project", "shop", "--yes"];
         assert!(self.output(sandbox, &args).status.success());
     }
 
-    fn records(&self, role: &str) -> String {
+    pub(crate) fn records(&self, role: &str) -> String {
         self.postgres.url(role, &self.database)
     }
 
-    fn output(&self, sandbox: &Sandbox, args: &[&str]) -> Output {
+    pub(crate) fn output(&self, sandbox: &Sandbox, args: &[&str]) -> Output {
         self.command(sandbox, args).output().unwrap()
     }
 
     /// Ids and times as on real machines: both would else choose the same ones.
-    fn command(&self, sandbox: &Sandbox, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, sandbox: &Sandbox, args: &[&str]) -> Command {
         let mut command = sandbox.command(args);
         command.env_remove("SAFEPOINT_TEST_NOW").env_remove("SAFEPOINT_TEST_SEED");
         command.env("SAFEPOINT_TEST_REMOTE_MS", "4000");
         command
     }
 
-    fn run(&self, sandbox: &Sandbox, args: &[&str]) -> String {
+    pub(crate) fn run(&self, sandbox: &Sandbox, args: &[&str]) -> String {
         let output = self.output(sandbox, args);
         let told = sandbox.told(&output);
         assert!(output.status.success(), "{args:?}: {told}");
         told
     }
 
-    fn json(&self, sandbox: &Sandbox, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, sandbox: &Sandbox, args: &[&str]) -> Value {
         let output = self.output(sandbox, &[args, &["--json"]].concat());
         serde_json::from_slice(&output.stdout).unwrap()
     }

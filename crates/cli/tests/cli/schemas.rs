@@ -12,6 +12,8 @@ const SHARED: [&str; 3] = ["envelope", "plan-file", "types"];
 /// Commands that need the server of a remote; `remote.rs` holds their answers against the schemas.
 pub(crate) const WITH_SERVERS: [&str; 7] =
     ["clone", "fetch", "push", "remote-migrate", "remote-rebuild", "remote-status", "remote-upkeep"];
+/// Commands that need the server of a remote and two machines; `fleet.rs` holds their answers against the schemas.
+pub(crate) const OF_FLEETS: [&str; 3] = ["plan-takeover", "pull", "sync"];
 
 /// Returns the published schemas by name.
 fn published() -> BTreeMap<String, Value> {
@@ -187,6 +189,7 @@ fn every_answer_fits_its_schema() {
     wholes(&mut judge, &sandbox);
     remotes(&mut judge, &sandbox);
     judge.well.extend(WITH_SERVERS.map(str::to_owned));
+    judge.well.extend(OF_FLEETS.map(str::to_owned));
     assert_eq!(judge.well, commands(&sandbox));
 }
 

@@ -4,7 +4,9 @@
 //! The remote is a real PostgreSQL and a folder. Each point has a project of its own, so nothing is restarted.
 
 use safepoint::remote::{ExistingPacks, LiveLease, Remote, RemoteEnvironment, RemotePolicy, UpkeepOptions};
-use safepoint::{CheckpointManager, CreateOptions, Depth, NewRemote, RollbackOptions, Silent, Workspace};
+use safepoint::{
+    CheckpointManager, CreateOptions, Depth, NewRemote, PushOptions, RollbackOptions, Silent, Workspace,
+};
 use safepoint_testkit::servers::Postgres;
 use safepoint_testkit::{End, Program, TreeImage, copy_tree, kill_at_or_send};
 use std::collections::BTreeMap;
@@ -48,7 +50,10 @@ struct Desk {
 
 impl Desk {
     fn push(&self, workspace: &Workspace) {
-        self.manager.remotes().push(("team", &self.remote), workspace, "test", &Silent).unwrap();
+        self.manager
+            .remotes()
+            .push(("team", &self.remote), workspace, &PushOptions::new("test"), &Silent)
+            .unwrap();
     }
 
     fn workspace(&self, folder: &Path) -> Workspace {

@@ -211,8 +211,8 @@ fn verdict(failure: Option<tokio_postgres::Error>, attempt: &str) -> Verdict {
         _ if code.starts_with("28") => {
             Verdict::Final(RemoteError::Denied { attempt: attempt.to_owned(), source: Box::new(source) })
         }
-        // Connection failures, shutdown, a standby, too many connections, deadlocks.
-        "25006" | "40001" | "40P01" | "53300" | "57014" => Verdict::Again(source),
+        // Connection failures, shutdown, a standby, a database closed for now, too many connections, deadlocks.
+        "25006" | "40001" | "40P01" | "53300" | "55000" | "57014" => Verdict::Again(source),
         _ if code.starts_with("08") || code.starts_with("57P") => Verdict::Again(source),
         _ => Verdict::Final(RemoteError::Server { attempt: attempt.to_owned(), source: Box::new(source) }),
     }

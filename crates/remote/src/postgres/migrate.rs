@@ -13,6 +13,12 @@ mod embedded {
     refinery::embed_migrations!("migrations");
 }
 
+/// Returns the version of the schema that this program knows.
+pub fn records_schema() -> u32 {
+    let known = embedded::migrations::runner();
+    known.get_migrations().iter().map(|it| u32::try_from(it.version()).unwrap_or(0)).max().unwrap_or(0)
+}
+
 /// Role that owns the schema, if it exists: so that row-level security holds for the functions, too.
 pub(crate) const OWNER: &str = "safepoint_owner";
 

@@ -299,6 +299,9 @@ impl CheckpointManager {
         created.pruned = room.pruned;
         created.pruned.extend(tended.pruned);
         created.warnings.extend(room.warnings.into_iter().chain(tended.warnings));
+        if !created.unchanged {
+            self.publish_soon(subject.alone());
+        }
         Ok(created)
     }
 

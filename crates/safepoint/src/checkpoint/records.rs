@@ -11,6 +11,7 @@ use safepoint_model::checkpoint::{Checkpoint, PartKind};
 use safepoint_model::record::{
     Kept, Origin, PurgedContent, Record, RecordedPlan, RecordedWorkspace, Tombstone,
 };
+use safepoint_model::turn::Turn;
 use safepoint_model::{CheckpointId, ObjectError, ObjectId, ObjectKind, ObjectSink, RelPath, WorkspaceId};
 use safepoint_store::{Mark, Writer};
 use std::collections::BTreeSet;
@@ -317,6 +318,17 @@ impl CheckpointManager {
         origin: Origin,
         plans: Vec<RecordedPlan>,
     ) -> Result<Vec<u8>, Error> {
+        self.record_with(checkpoint, origin, plans, Vec::new())
+    }
+
+    /// Encodes the record of a checkpoint with turns of agents.
+    pub(crate) fn record_with(
+        &self,
+        checkpoint: &Checkpoint,
+        origin: Origin,
+        plans: Vec<RecordedPlan>,
+        turns: Vec<Turn>,
+    ) -> Result<Vec<u8>, Error> {
         let parts = checkpoint.parts.iter().filter_map(|part| part.key.parse::<WorkspaceId>().ok());
         let owners = plans.iter().map(|plan| plan.workspace_id);
         let ids: BTreeSet<WorkspaceId> =
@@ -333,7 +345,8 @@ impl CheckpointManager {
                 created_at: workspace.created_at,
             });
         }
-        let record = Record::new(origin, checkpoint.clone(), workspaces, plans);
+        let mut record = Record::new(origin, checkpoint.clone(), workspaces, plans);
+        record.turns = turns;
         Ok(record.encode()?)
     }
 }

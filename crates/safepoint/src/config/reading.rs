@@ -1,7 +1,7 @@
 //! Conversion of TOML to settings. Keys are checked in line order, so that each error can name its line.
 
 use super::error::{ConfigError, ConfigFile};
-use super::{HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
+use super::{Durability, HomeConfig, RetentionConfig, WorkspaceConfig, bytes};
 use crate::parts::git::GitCapture;
 use crate::spelling::{nearest, printable};
 use safepoint_model::Span;
@@ -29,6 +29,7 @@ const SESSIONS: Known = ("sessions", &["commit"]);
 const PLANS: Known = ("plans", &["milestones", "every", "every_steps"]);
 const CHECKS: Known = ("checks", &["test", "test_timeout", "before_create"]);
 const AGENTS: Known = ("agents", &["risky", "fail_closed"]);
+const REMOTE: Known = ("remote", &["every", "durability", "exclude"]);
 
 /// Every key of `config.toml`.
 pub(super) const IN_HOME: &[Known] = &[
@@ -42,6 +43,7 @@ pub(super) const IN_HOME: &[Known] = &[
     PLANS,
     CHECKS,
     AGENTS,
+    REMOTE,
 ];
 /// Every key of `.safepoint.toml`.
 pub(super) const IN_WORKSPACE: &[Known] = &[("label", &[]), RETENTION, CAPTURE];
@@ -52,6 +54,7 @@ const HOME_ONLY: &[&str] = &[
     "sessions",
     "plans",
     "agents",
+    "remote",
     "checks",
     "test",
     "test_timeout",
@@ -84,6 +87,9 @@ pub(super) fn home(text: &str) -> Result<HomeConfig, ConfigError> {
             "plans.every_steps" => config.every_steps = Some(key.some_number()?),
             "agents.risky" => config.risky = key.texts("a list of texts, such as [\"acme wipe\"]")?.0,
             "agents.fail_closed" => config.fail_closed = Some(key.truth()?),
+            "remote.every" => config.remote.every = Some(key.some_time()?),
+            "remote.durability" => config.remote.durability = key.durability()?,
+            "remote.exclude" => config.remote.exclude = key.patterns()?,
             "checks.test" => config.test = Some(key.command()?),
             "checks.before_create" => config.test_before_create = Some(key.truth()?),
             "checks.test_timeout" => config.test_timeout = Some(key.some_time()?),
@@ -258,6 +264,14 @@ impl Key<'_, '_> {
             "state" => Ok(GitCapture::State),
             "full" => Ok(GitCapture::Full),
             _ => Err(self.wrong_value("it is \"none\", \"state\" or \"full\"")),
+        }
+    }
+
+    fn durability(&self) -> Result<Durability, ConfigError> {
+        match self.text("\"local\" or \"remote\"")? {
+            "local" => Ok(Durability::Local),
+            "remote" => Ok(Durability::Remote),
+            _ => Err(self.wrong_value("it is \"local\" or \"remote\"")),
         }
     }
 

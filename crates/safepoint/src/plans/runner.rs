@@ -12,6 +12,7 @@ use crate::checkpoint::create::Created;
 use crate::handles::Plans;
 use crate::plans::guard::DeadRun;
 use crate::process::Stop;
+use crate::remotes::lease::PlanLease;
 use crate::rollback::recover::Recovery;
 use crate::{CheckpointManager, Error, Warning};
 use course::{Halt, Runner, Tally};
@@ -21,6 +22,7 @@ use safepoint_model::plan::run::{Run, RunOutcome};
 use safepoint_model::plan::state::{Plan, PlanRule, PlanState, Step, StepState};
 use safepoint_model::{CheckpointId, ObjectKind, ObjectSource, Progress};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -44,6 +46,8 @@ pub struct RunOptions {
     pub interrupted: Option<Interrupted>,
     /// True if a person can be asked: then [`Error::StepInterrupted`] comes before a check of the step.
     pub can_ask: bool,
+    /// Leases of the lines that the plan is published on: commands end when one is lost.
+    pub leases: Vec<Arc<PlanLease>>,
 }
 
 /// Something that happens in a run.
@@ -198,6 +202,7 @@ impl CheckpointManager {
             observer,
             progress,
             until: options.until.as_deref(),
+            leases: &options.leases,
             ending: AtomicBool::new(false),
         };
         runner.tell_plan(&self.plans().get(id)?.plan);

@@ -6,6 +6,7 @@
 //! Order: objects durable; the folder of a clone built; one transaction. Before it, nothing is on record.
 
 use super::{broken, damaged};
+use crate::checkpoint::create::memory_parts;
 use crate::handles::Remotes;
 use crate::manager::canonical;
 use crate::parts::files::snapshot;
@@ -21,12 +22,13 @@ use safepoint_model::progress::Activity;
 use safepoint_model::record::{Kept, Record, RecordedPlan};
 use safepoint_model::session::SessionDocument;
 use safepoint_model::thread::ThreadKey;
+use safepoint_model::turn::Turn;
 use safepoint_model::{
     ObjectError, ObjectId, ObjectKind, ObjectSource, Progress, WorkspaceId, document, plan,
 };
 use safepoint_remote::{PackInfo, PushDocument, Remote, RemoteCheckpoint};
-use safepoint_store::{PackTail, PackedObject};
-use safepoint_workspace::build_tree;
+use safepoint_store::{PackTail, PackedObject, Writer};
+use safepoint_workspace::{WorkspaceError, build_tree};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -74,6 +76,7 @@ struct Arrival {
     sessions: Vec<SessionDocument>,
     agents: Vec<Agent>,
     threads: Vec<(ThreadKey, ObjectId)>,
+    turns: Vec<Turn>,
     bytes: u64,
     objects: u64,
 }
@@ -145,19 +148,28 @@ impl Remotes<'_> {
         progress: &dyn Progress,
     ) -> Result<Cloned, Error> {
         let manager = self.manager;
-        if std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(Error::NotEmpty { path: to.to_owned() });
-        }
-        if let Some(known) = manager.catalog.workspace(found.workspace)? {
-            return Err(Error::WorkspaceHere { path: known.root_path().to_owned() });
+        self.can_clone(found, to)?;
+        if let Some(known) = self.left_aside(found, to)? {
+            return self.move_in(found, &known, to);
         }
         let arrival = self.receive(remote, found, progress)?;
-        let git_folder = self.build(&arrival, to, progress)?;
-        let root = canonical(to)?;
+        let aside = aside(found, to).filter(|_| to.symlink_metadata().is_err());
+        if let Some(aside) = aside.as_deref().filter(|aside| aside.symlink_metadata().is_ok()) {
+            // A clone that was killed left it; no name of another program ends with the id of this workspace.
+            safepoint_workspace::remove_tree(aside)?;
+        }
+        let git_folder = self.build(&arrival, aside.as_deref().unwrap_or(to), progress)?;
+        let root = match (&aside, to.file_name()) {
+            (Some(aside), Some(name)) => canonical(aside)?.with_file_name(name),
+            _ => canonical(to)?,
+        };
         manager
             .catalog
             .write(|transaction| manager.land(transaction, (name, found), &arrival, Some(&root)))?;
         manager.write_waiting()?;
+        if aside.is_some() {
+            self.move_in(found, &manager.workspaces().get(found.workspace)?, to)?;
+        }
         Ok(Cloned {
             fetched: self.fetched(&arrival)?,
             workspace: manager.workspaces().get(found.workspace)?,
@@ -166,6 +178,54 @@ impl Remotes<'_> {
             agents: arrival.agents.iter().map(|agent| agent.name.clone()).collect(),
             git_folder,
         })
+    }
+
+    /// Returns the workspace whose folder an earlier clone registered, and did not move to its name before it was killed.
+    fn left_aside(&self, found: &RemoteCheckpoint, to: &Path) -> Result<Option<Workspace>, Error> {
+        let known = self.manager.catalog.workspace(found.workspace)?;
+        let is_aside = aside(found, to).is_some_and(|aside| aside.is_dir());
+        Ok(known.filter(|known| {
+            is_aside && to.symlink_metadata().is_err() && known.root_path().symlink_metadata().is_err()
+        }))
+    }
+
+    /// Moves a folder that is built and registered to its name.
+    fn move_in(&self, found: &RemoteCheckpoint, known: &Workspace, to: &Path) -> Result<Cloned, Error> {
+        let failed = |source| Error::Export {
+            path: to.to_owned(),
+            source: WorkspaceError::MakeCopy { path: to.to_owned(), source },
+        };
+        let aside = aside(found, to).ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+        let above = File::open(aside.parent().unwrap_or(Path::new("/"))).map_err(failed)?;
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        let (from, to) = (aside.file_name().unwrap_or_default(), to.file_name().unwrap_or_default());
+        rustix::fs::renameat_with(&above, from, &above, to, flags).map_err(|error| failed(error.into()))?;
+        above.sync_all().map_err(failed)?;
+        let checkpoint = self.manager.checkpoints().get(known.head.unwrap_or(found.id))?;
+        let keys = |kind: PartKind| -> Vec<String> {
+            let parts = checkpoint.parts.iter().filter(|part| part.kind == kind);
+            parts.map(|part| part.key.clone()).collect()
+        };
+        Ok(Cloned {
+            plans: keys(PartKind::Plan),
+            sessions: keys(PartKind::Session),
+            agents: keys(PartKind::Agent),
+            git_folder: checkpoint.parts.iter().any(|part| part.kind == PartKind::GitFolder),
+            workspace: known.clone(),
+            fetched: Fetched { checkpoint, was_here: true, bytes: 0, objects: 0 },
+        })
+    }
+
+    /// Fails if a checkpoint cannot be cloned into a folder of this machine.
+    pub(super) fn can_clone(&self, found: &RemoteCheckpoint, to: &Path) -> Result<(), Error> {
+        if std::fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Error::NotEmpty { path: to.to_owned() });
+        }
+        match self.manager.catalog.workspace(found.workspace)? {
+            Some(_) if self.left_aside(found, to)?.is_some() => Ok(()),
+            Some(known) => Err(Error::WorkspaceHere { path: known.root_path().to_owned() }),
+            None => Ok(()),
+        }
     }
 
     /// Reads every object of a published checkpoint from its packs, and keeps nothing.
@@ -287,6 +347,14 @@ impl Remotes<'_> {
     }
 }
 
+/// Folder beside the target in which a clone is built.
+fn aside(found: &RemoteCheckpoint, to: &Path) -> Option<PathBuf> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(to.file_name()?);
+    name.push(format!(".clone-{}", found.workspace));
+    Some(to.with_file_name(name))
+}
+
 /// Visits what a checkpoint needs; a missing or damaged object is a failure of the remote.
 fn reach(
     packs: &Packs,
@@ -322,7 +390,9 @@ fn checkpoint_of(remote: &Remote, found: &RemoteCheckpoint, packs: &Packs) -> Re
     let own = found.workspace.to_string();
     for part in &manifest.parts {
         let is_own = match part.kind {
-            PartKind::Files | PartKind::Git | PartKind::GitFolder => part.key == own,
+            // Another folder is memory of an agent; only a home that knows the folder as that takes it.
+            PartKind::Files => part.key == own || part.key.parse::<WorkspaceId>().is_ok(),
+            PartKind::Git | PartKind::GitFolder => part.key == own,
             PartKind::Thread => ThreadKey::from_part_key(&part.key)
                 .is_some_and(|key| key.workspace.is_none_or(|workspace| workspace == found.workspace)),
             PartKind::Plan | PartKind::Session | PartKind::Agent | PartKind::Outside(_) => true,
@@ -362,6 +432,7 @@ impl CheckpointManager {
             None => {}
         }
         let mut checkpoint = record.checkpoint.clone();
+        self.leave_strange_memory(&mut checkpoint, &writer)?;
         checkpoint.size_bytes = writer.stored_bytes()?;
         writer.finish()?;
         let recorded = workspace.and_then(|id| record.workspaces.iter().find(|it| it.id == id));
@@ -369,11 +440,33 @@ impl CheckpointManager {
         let (plans, sessions) = (Vec::new(), Vec::new());
         let (agents, threads) = (Vec::new(), Vec::new());
         let objects = seen.len() as u64;
-        let mut arrival = Arrival { checkpoint, name, plans, sessions, agents, threads, bytes: 0, objects };
+        let turns = record.turns.clone();
+        let mut arrival =
+            Arrival { checkpoint, name, plans, sessions, agents, threads, turns, bytes: 0, objects };
         for part in &record.checkpoint.parts {
             self.read_part(record, part, &mut arrival)?;
         }
         Ok(arrival)
+    }
+
+    /// Removes memory of agents whose folders this home does not know: a rollback could not restore it.
+    fn leave_strange_memory(&self, checkpoint: &mut Checkpoint, writer: &Writer<'_>) -> Result<(), Error> {
+        let mut strange = HashSet::new();
+        for (id, part) in memory_parts(checkpoint) {
+            let known = self.catalog.workspace(id)?;
+            if known.is_none_or(|known| known.kind != WorkspaceKind::Agent) {
+                strange.insert(part.key.clone());
+            }
+        }
+        if strange.is_empty() {
+            return Ok(());
+        }
+        checkpoint.parts.retain(|part| part.kind != PartKind::Files || !strange.contains(&part.key));
+        checkpoint.integrity = document::store(writer, &Manifest::new(checkpoint.parts.clone()))?;
+        checkpoint
+            .warnings
+            .push("memory of agents was not taken: this home does not have its folder".to_owned());
+        Ok(())
     }
 
     fn read_part(&self, record: &Record, part: &PartRecord, arrival: &mut Arrival) -> Result<(), Error> {
@@ -452,6 +545,11 @@ impl CheckpointManager {
         }
         for (key, document) in &arrival.threads {
             self.restore_thread(transaction, key, *document)?;
+        }
+        for turn in arrival.turns.iter().filter(|turn| turn.workspace_id == workspace) {
+            // One that was open is over: its agent works on another machine.
+            let closed_at = turn.closed_at.or(Some(checkpoint.created_at));
+            transaction.restore_turn(&Turn { closed_at, ..turn.clone() })?;
         }
         transaction.restore_checkpoint(checkpoint)?;
         for (_, about) in

@@ -1,40 +1,12 @@
 //! GATHER: the objects of a push. All that its checkpoints reach, but for what the base reaches or kept packs hold.
 
-use crate::checkpoint::create::memory_parts;
+use super::publishable::Publishable;
+use crate::Error;
 use crate::upkeep::mark::part_objects;
-use crate::{CheckpointManager, Error};
-use safepoint_model::checkpoint::{Checkpoint, Manifest, PartRecord};
-use safepoint_model::{ObjectId, ObjectKind, ObjectSource, document, plan};
+use safepoint_model::checkpoint::PartRecord;
+use safepoint_model::{ObjectId, ObjectSource, plan};
 use safepoint_remote::{Reached, beyond_base};
 use std::collections::{HashMap, HashSet};
-
-/// Checkpoint as it is published: without memory of agents that lies outside of the workspace.
-pub(super) struct Publishable {
-    pub(super) checkpoint: Checkpoint,
-    /// Manifest, if it is not the one in the store.
-    pub(super) manifest: Option<Vec<u8>>,
-}
-
-impl CheckpointManager {
-    /// Returns a checkpoint as it is published.
-    pub(super) fn publishable(&self, checkpoint: &Checkpoint) -> Result<Publishable, Error> {
-        let manifest: Manifest = document::load(&self.store, checkpoint.integrity)?;
-        let mut checkpoint = Checkpoint { parts: manifest.parts, ..checkpoint.clone() };
-        let outside: HashSet<String> =
-            memory_parts(&checkpoint).into_iter().map(|(_, part)| part.key.clone()).collect();
-        if outside.is_empty() {
-            return Ok(Publishable { checkpoint, manifest: None });
-        }
-        let is_outside = |part: &PartRecord| {
-            part.kind == safepoint_model::checkpoint::PartKind::Files && outside.contains(&part.key)
-        };
-        checkpoint.parts.retain(|part| !is_outside(part));
-        let bytes = document::encode(&Manifest::new(checkpoint.parts.clone()))?;
-        checkpoint.integrity = ObjectId::of(ObjectKind::Document, &bytes);
-        checkpoint.warnings.push("memory of agents outside of the workspace was not published".to_owned());
-        Ok(Publishable { checkpoint, manifest: Some(bytes) })
-    }
-}
 
 /// Everything that the base of a push reaches: its trees by part, and all other objects.
 #[derive(Default)]
@@ -64,8 +36,7 @@ impl Base {
     }
 }
 
-/// Adds what a checkpoint reaches beyond the base. `held` are objects of kept packs. A manifest that is not in the store
-/// is left to the caller.
+/// Adds what a checkpoint reaches beyond the base. `held` are objects of kept packs.
 pub(super) fn gather(
     store: &dyn ObjectSource,
     published: &Publishable,
@@ -73,8 +44,8 @@ pub(super) fn gather(
     held: &dyn Fn(ObjectId) -> bool,
     found: &mut Reached,
 ) -> Result<(), Error> {
-    let Publishable { checkpoint, manifest } = published;
-    if manifest.is_none() && !base.others.contains(&checkpoint.integrity) {
+    let Publishable { checkpoint, .. } = published;
+    if !base.others.contains(&checkpoint.integrity) {
         found.add_once(checkpoint.integrity, held);
     }
     let mut trees = Vec::new();

@@ -51,6 +51,8 @@ pub struct Leaving {
     pub plans: u64,
     /// Threads of conversations.
     pub threads: u64,
+    /// Turns of agents, with the prompts of users.
+    pub turns: u64,
     /// Names of agents, with their settings.
     pub agents: Vec<String>,
     /// True if the folder of the repository is captured whole.
@@ -76,6 +78,7 @@ impl Remotes<'_> {
         leaving.threads = keys(PartKind::Thread).len() as u64;
         leaving.agents = keys(PartKind::Agent).into_iter().map(str::to_owned).collect();
         leaving.git_folder = !keys(PartKind::GitFolder).is_empty();
+        leaving.turns = manager.catalog.turns(workspace.id, None, None)?.len() as u64;
         let Some(newest) = all.first() else { return Ok(leaving) };
         let manifest: Manifest = document::load(&manager.store, newest.integrity)?;
         let own = workspace.id.to_string();

@@ -24,6 +24,8 @@ use std::collections::HashMap;
 pub struct PurgeReport {
     /// Checkpoints from which a path was removed.
     pub checkpoints: Vec<CheckpointId>,
+    /// Remotes that the workspace was published to: the next push delivers the purge.
+    pub remotes: Vec<String>,
     /// Result of the collection afterwards.
     pub collected: Collected,
     /// Crash recovery that ran before.
@@ -38,7 +40,7 @@ struct Rewritten {
 }
 
 impl CheckpointManager {
-    fn take_out(
+    pub(crate) fn take_out(
         &self,
         workspace: &Workspace,
         paths: &[RelPath],
@@ -89,6 +91,25 @@ impl CheckpointManager {
     }
 }
 
+impl CheckpointManager {
+    /// Puts a purge on record for every remote that the workspace was published to, and returns their names.
+    fn purge_later(&self, workspace: &Workspace, paths: &[RelPath]) -> Result<Vec<String>, Error> {
+        let mut names = Vec::new();
+        for remote in self.catalog.remotes()? {
+            if self.catalog.remote_line(&remote.name, workspace.id)?.is_some() {
+                names.push(remote.name);
+            }
+        }
+        let at = self.environment.now();
+        self.catalog.write::<(), Error>(|transaction| {
+            names
+                .iter()
+                .try_for_each(|name| Ok(transaction.insert_remote_purge(name, workspace.id, paths, at)?))
+        })?;
+        Ok(names)
+    }
+}
+
 impl Upkeep<'_> {
     /// Removes these paths, and everything below them, from every checkpoint of a workspace and frees their
     /// bytes. The workspace itself is unchanged; paths that still exist are in the next checkpoint unless
@@ -111,9 +132,14 @@ impl Upkeep<'_> {
         }
         self.manager.must_know_catalog()?;
         let mark = self.manager.recovery_mark();
-        let checkpoints = self.manager.take_out(workspace, paths, progress)?;
+        let remotes = self.manager.purge_later(workspace, paths)?;
+        let checkpoints = match self.manager.take_out(workspace, paths, progress) {
+            // Published checkpoints that were pruned here may hold them.
+            Err(Error::NoPurge { .. }) if !remotes.is_empty() => Vec::new(),
+            taken => taken?,
+        };
         let collected = self.collect(Thoroughness::Everything, progress)?;
-        Ok(PurgeReport { checkpoints, collected, recovered: self.manager.recovered_since(mark) })
+        Ok(PurgeReport { checkpoints, remotes, collected, recovered: self.manager.recovered_since(mark) })
     }
 }
 

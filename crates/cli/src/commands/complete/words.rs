@@ -175,7 +175,7 @@ impl<'a> Line<'a> {
             (Some("agent"), _) => vec![Kind::Agents],
             (_, "CHECKPOINT|PATH") => vec![Kind::Checkpoints, Kind::Files],
             (None, "CHECKPOINT") => vec![Kind::CheckpointsOfPlan],
-            (None, "REMOTE") => vec![Kind::Remotes],
+            (_, "REMOTE") => vec![Kind::Remotes],
             (None, "PLAN") => vec![Kind::Plans],
             (_, "PATH" | "DIR" | "FILE" | "COMMAND|DIR") => vec![Kind::Files],
             (None, "NAME") if in_group == "agent" && self.names.get(1) != Some(&"register") => {

@@ -3,7 +3,7 @@
 use super::watch::Watch;
 use super::{Opened, look, titled};
 use crate::args::plan::{ResumeArgs, RunArgs, WhenInterrupted};
-use crate::commands::recover;
+use crate::commands::{recover, remote};
 use crate::problem::Problem;
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, printable};
@@ -29,7 +29,7 @@ pub(crate) fn resume(context: &Context, args: &ResumeArgs) -> Result<Reply, Prob
         WhenInterrupted::Fail => Interrupted::Fail,
     });
     let can_ask = consent::can_ask(context);
-    let options = RunOptions { until: args.run.until.clone(), interrupted, can_ask };
+    let options = RunOptions { until: args.run.until.clone(), interrupted, can_ask, ..RunOptions::default() };
     drive(context, &args.run.plan.plan, &options, |plans, id, options, watch, progress| {
         plans.resume(id, options, watch, progress)
     })
@@ -40,6 +40,8 @@ type Verb = fn(&Plans<'_>, &str, &RunOptions, &dyn RunObserver, &dyn Progress) -
 fn drive(context: &Context, id: &str, options: &RunOptions, verb: Verb) -> Result<Reply, Problem> {
     let mut opened = Opened::new(context, id)?;
     opened.warn_of_files(context)?;
+    let leases = remote::leases(context, &opened.manager, &opened.record)?;
+    let options = &RunOptions { leases, ..options.clone() };
     signals::listen_for_another();
     let watch = Watch::new(context);
     let run = |options: &RunOptions| verb(&opened.manager.plans(), id, options, &watch, &watch);

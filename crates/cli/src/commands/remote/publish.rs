@@ -1,47 +1,59 @@
 //! `push` publishes the checkpoints of this workspace that a remote lacks; `list --remote` shows what is published.
 
+use super::sync::tell;
 use super::{open, text};
 use crate::args::ListArgs;
-use crate::args::remote::RemoteArgs;
+use crate::args::remote::PushArgs;
 use crate::commands::Context;
 use crate::problem::Problem;
 use crate::render::output::Reply;
-use crate::render::terminal::{counted, moment, printable, size};
+use crate::render::terminal::{moment, printable};
 use safepoint::remote::RemoteCheckpoint;
-use safepoint::{CheckpointManager, PublishedAt};
+use safepoint::{
+    CheckpointManager, PublishedAt, PublishedMemory, PushExtent, PushOptions, Pushed, Workspace,
+};
 use serde_json::{Value, json};
 
 /// Checkpoints shown where no count is given.
 const SHOWN: u64 = 100;
 
-pub(crate) fn push(context: &Context, args: &RemoteArgs) -> Result<Reply, Problem> {
+pub(crate) fn push(context: &Context, args: &PushArgs) -> Result<Reply, Problem> {
     let manager = context.surroundings.open(None)?;
     let workspace = context.surroundings.workspace(&manager)?;
-    let (stored, remote) = open(context, &manager, args.name.as_deref())?;
-    let holder = context.surroundings.holder();
-    let out = &context.out;
-    let pushed = manager.remotes().push((&stored.name, &remote), &workspace, &holder, &context.progress)?;
-    if let Some(line) = pushed.fenced {
-        out.warn_as(
-            "fenced",
-            format!("another writer took over line {line}; the checkpoints are on a new line"),
-        );
-    }
-    match pushed.published.len() as u64 {
-        0 => out.line(format!("Everything is published to {}.", stored.name)),
-        count => {
-            let checkpoints = counted(count, "checkpoint", "checkpoints");
-            let packs = counted(pushed.packs, "pack", "packs");
-            out.line(format!("Published {checkpoints} to {}: {packs}, {}.", stored.name, size(pushed.bytes)));
-        }
-    }
+    let (stored, remote) = open(context, &manager, args.remote.name.as_deref())?;
+    let how = options(context, args.with_memory);
+    let pushed = manager.remotes().push((&stored.name, &remote), &workspace, &how, &context.progress)?;
+    tell(context, &stored.name, &pushed);
     Ok(Reply::done(json!({
         "remote": stored.name,
         "published": pushed.published.iter().map(place).collect::<Vec<_>>(),
         "packs": pushed.packs,
         "bytes": pushed.bytes,
         "fenced": pushed.fenced,
+        "excluded": pushed.excluded,
     })))
+}
+
+/// Delivers purges of a workspace to a remote, and nothing else.
+pub(crate) fn purge(
+    context: &Context,
+    manager: &CheckpointManager,
+    workspace: &Workspace,
+    name: &str,
+) -> Result<Pushed, Problem> {
+    let (stored, remote) = open(context, manager, Some(name))?;
+    let mut how = options(context, false);
+    how.extent = PushExtent::Purges;
+    Ok(manager.remotes().push((&stored.name, &remote), workspace, &how, &context.progress)?)
+}
+
+/// Options of a push.
+pub(super) fn options(context: &Context, with_memory: bool) -> PushOptions {
+    let mut options = PushOptions::new(context.surroundings.holder());
+    if with_memory {
+        options.memory = PublishedMemory::All;
+    }
+    options
 }
 
 /// Lists published checkpoints: those of this workspace, or all.
@@ -85,6 +97,7 @@ fn row(checkpoint: &RemoteCheckpoint) -> Value {
     })
 }
 
-fn place(at: &PublishedAt) -> Value {
+/// Shape of the place of a published checkpoint.
+pub(crate) fn place(at: &PublishedAt) -> Value {
     json!({ "checkpoint": at.checkpoint, "line": at.line, "seq": at.seq })
 }

@@ -11,7 +11,8 @@ impl PlanCommand {
     pub(super) fn plan(&self) -> Option<&str> {
         use PlanCommand as Plan;
         let args = match self {
-            Plan::New(_) | Plan::List(_) => return None,
+            // The plan of a takeover is not here yet.
+            Plan::New(_) | Plan::List(_) | Plan::Takeover(_) => return None,
             Plan::Show(args) | Plan::Pause(args) | Plan::Cancel(args) => args,
             Plan::Tree(args) => &args.plan,
             Plan::Log(args) => &args.plan,
@@ -53,6 +54,9 @@ impl PlanCommand {
             PlanCommand::Run(args) => row("plan run", Changes, format!("run plan {:?}", args.plan.plan)),
             PlanCommand::Resume(args) => {
                 row("plan resume", Changes, format!("go on with plan {:?}", args.run.plan.plan))
+            }
+            PlanCommand::Takeover(args) => {
+                row("plan takeover", Changes, format!("take over plan {:?}", args.plan.plan))
             }
             PlanCommand::Step(StepCommand::Start(args)) => {
                 row("plan step start", Changes, format!("start step {:?}", args.step))

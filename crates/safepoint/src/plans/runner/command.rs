@@ -4,6 +4,7 @@ use super::RunEvent;
 use super::course::{Outcome, Runner};
 use crate::home::LiveOutput;
 use crate::process::{self, Exit, Job, Log};
+use crate::remotes::lease::PlanLease;
 use crate::rollback::effects::in_words;
 use crate::{CheckpointManager, Error};
 use safepoint_catalog::PlanRecord;
@@ -11,6 +12,8 @@ use safepoint_model::plan::note::PlanNoteKind;
 use safepoint_model::plan::state::Plan;
 use safepoint_model::{Span, Timestamp};
 use serde_json::json;
+use std::ffi::OsString;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Command to run.
@@ -88,7 +91,8 @@ impl Runner<'_> {
         (log, live): (&mut Log, &mut Option<LiveOutput>),
     ) -> Result<Outcome, Error> {
         let seat = self.manager.seat_in(&self.place)?;
-        let variables = self.manager.variables_for(record, &task.path, &seat, Some(self.run.id))?;
+        let mut variables = self.manager.variables_for(record, &task.path, &seat, Some(self.run.id))?;
+        variables.extend(fence_of(self.leases));
         let limit = limit(&record.plan, &task.path, self.manager.environment.now());
         let deadline = limit.as_ref().and_then(|(left, _)| Instant::now().checked_add(*left));
         for (what, line) in lines {
@@ -124,6 +128,12 @@ impl Runner<'_> {
         }
         Ok(Outcome::Good)
     }
+}
+
+/// Returns the variable with the fence of the first lease.
+fn fence_of(leases: &[Arc<PlanLease>]) -> Option<(OsString, OsString)> {
+    let fence = leases.iter().find_map(|lease| lease.fence())?;
+    Some(process::variable("SAFEPOINT_FENCE", fence.to_string()))
 }
 
 /// Returns a step's remaining time by its own and its subplans' timeouts, and their text.

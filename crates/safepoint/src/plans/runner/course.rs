@@ -5,6 +5,7 @@ use super::{RunEvent, RunObserver, RunReport};
 use crate::checkpoint::create::{CreateOptions, Created};
 use crate::plans::Driver;
 use crate::process::Stop;
+use crate::remotes::lease::PlanLease;
 use crate::warning::cause;
 use crate::{CheckpointManager, Error, Warning};
 use safepoint_catalog::{PlanRecord, Workspace};
@@ -18,6 +19,7 @@ use safepoint_workspace::WorkspaceError;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -56,6 +58,7 @@ pub(super) struct Runner<'r> {
     pub(super) observer: &'r dyn RunObserver,
     pub(super) progress: &'r dyn Progress,
     pub(super) until: Option<&'r str>,
+    pub(super) leases: &'r [Arc<PlanLease>],
     /// True if commands must end for a reason that is not their fault.
     pub(super) ending: AtomicBool,
 }
@@ -71,7 +74,9 @@ impl Runner<'_> {
     /// Stop request for commands.
     pub(super) fn stop(&self) -> Stop {
         match self.observer.stop() {
-            Stop::No if self.ending.load(Ordering::SeqCst) => Stop::Soon,
+            Stop::No if self.ending.load(Ordering::SeqCst) || self.leases.iter().any(|it| it.must_stop()) => {
+                Stop::Soon
+            }
             stop => stop,
         }
     }
@@ -326,6 +331,10 @@ impl Runner<'_> {
             Ok(Halt::Cancelled) => RunOutcome::Cancelled,
             Err(_) => RunOutcome::Broken,
         };
+        for lease in self.leases {
+            let lost = lease.lost().map(|why| Warning::LeaseLost { remote: lease.remote().to_owned(), why });
+            tally.report.warnings.extend(lost);
+        }
         let now = manager.environment.now();
         let ended = manager.catalog.write::<_, Error>(|transaction| {
             let mut record =
