@@ -12,6 +12,7 @@ pub(crate) mod leaving;
 pub(crate) mod publishable;
 mod purge;
 pub(crate) mod push;
+mod shape;
 pub(crate) mod soon;
 pub(crate) mod take;
 

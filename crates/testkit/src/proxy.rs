@@ -37,6 +37,8 @@ pub enum Fate {
     Late(Duration),
     /// It is delivered twice; the first answer is returned.
     Twice,
+    /// It is not delivered; the proxy answers with this status and body of HTTP.
+    Answer(u16, &'static str),
 }
 
 /// Address of the server behind the proxy.
@@ -172,6 +174,10 @@ fn serve(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
             Fate::Delay(time) => {
                 std::thread::sleep(time);
                 out.write_all(&answer(&mut *server)?)?;
+            }
+            Fate::Answer(status, body) => {
+                let len = body.len();
+                write!(out, "HTTP/1.1 {status} Refused\r\nContent-Length: {len}\r\n\r\n{body}")?;
             }
             Fate::Lose => return out.shutdown(Shutdown::Both),
             Fate::LoseAnswer => {

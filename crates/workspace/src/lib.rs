@@ -55,7 +55,9 @@ pub use room::{
 };
 pub use root::{Lock, OWN_FOLDER, Root, SmallFile};
 pub use rules::{Patterns, check_patterns, leave_out_too};
-pub use scan::{LARGE_FILE_BYTES, LargeFiles, LayerBase, Scan, ScanOptions, Sidecars, Snapshot, What, scan};
+pub use scan::{
+    DEPTH_MAX, LARGE_FILE_BYTES, LargeFiles, LayerBase, Scan, ScanOptions, Sidecars, Snapshot, What, scan,
+};
 pub use settle::{Ended, Finding, Settled};
 pub use sqlite::{DatabaseCopies, database_family};
 pub use stage::{Stage, StageOptions, Times};

@@ -40,7 +40,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use watched::Watched;
 
 /// Maximum depth; deeper entries are left out and reported. Each level holds one open directory.
-pub(crate) const DEPTH_MAX: usize = 4_000;
+pub const DEPTH_MAX: usize = 4_000;
 /// Options of a capture.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct ScanOptions<'a> {

@@ -5,6 +5,7 @@
 //! may name its own workspace alone. What exists here already (plans, sessions, agents, threads) is not changed.
 //! Order: objects durable; the folder of a clone built; one transaction. Before it, nothing is on record.
 
+use super::shape::{self, Downloaded};
 use super::{broken, damaged};
 use crate::checkpoint::create::memory_parts;
 use crate::handles::Remotes;
@@ -107,6 +108,13 @@ impl ObjectSource for Packs {
             return Err(ObjectError::Damaged { id, what: "it is of another kind".to_owned() });
         }
         object.decode(&frame)
+    }
+}
+
+impl Downloaded for Packs {
+    fn is_chunk(&self, id: ObjectId, size: u64) -> bool {
+        let object = self.places.get(&id).map(|(_, object)| object);
+        object.is_some_and(|object| object.kind() == ObjectKind::Chunk && object.raw_len() == size)
     }
 }
 
@@ -430,6 +438,11 @@ impl CheckpointManager {
             }
             Some(error) => return Err(error.into()),
             None => {}
+        }
+        for part in &record.checkpoint.parts {
+            if matches!(part.kind, PartKind::Files | PartKind::GitFolder) {
+                shape::check(packs, part.document)?;
+            }
         }
         let mut checkpoint = record.checkpoint.clone();
         self.leave_strange_memory(&mut checkpoint, &writer)?;
