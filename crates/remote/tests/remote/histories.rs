@@ -1,23 +1,32 @@
 //! Random histories by seed: machines that publish, crash, are copied, clone and take over, with upkeep in
-//! between and a faulty network. A checker then compares everything with what was published.
+//! between and beside them, a faulty network, and a database that is restored from a backup and rebuilt. A
+//! checker then compares everything with what was published.
 //!
 //! `SAFEPOINT_HISTORIES` sets the number of histories, `SAFEPOINT_SEED` runs a single one.
 
-use crate::machine::{Files, Machine, Pending, Snapshot, clone, clone_into, fresh};
+use crate::flaky::FlakyBytes;
+use crate::machine::{Files, Machine, Pending, Snapshot, clone, clone_into, fresh, read_end, scratch};
 use crate::upkeep::{at_once, both, for_good, run};
-use crate::world::{Place, World};
+use crate::world::{Place, World, environment, postgres};
+use safepoint_model::progress::Silent;
 use safepoint_model::{CheckpointId, LineId};
-use safepoint_remote::{ListPlan, LiveLease, Remote, RemoteError, RemotePolicy};
+use safepoint_remote::{
+    FolderBytes, ListPlan, LiveLease, PostgresRecords, RecordsUrl, Remote, RemoteError, RemotePolicy,
+};
 use safepoint_testkit::proxy::{Fate, Proxy, Upstream};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 const HISTORIES: u64 = 12;
-const STEPS: u64 = 24;
+/// Histories after which the number of all so far is printed.
+const PRINTED: u64 = 500;
+const STEPS: u64 = 28;
 
 /// Numbers by seed (SplitMix64).
-struct Numbers(u64);
+pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
     fn next(&mut self) -> u64 {
@@ -28,7 +37,7 @@ impl Numbers {
         z ^ z >> 31
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }
@@ -41,9 +50,11 @@ struct Player {
 }
 
 struct History<'w> {
-    world: &'w World,
+    ground: &'w Ground,
     remote: Remote,
-    proxy: &'w Proxy,
+    /// For upkeep beside a push.
+    beside: Remote,
+    is_flaky: Arc<AtomicBool>,
     numbers: Numbers,
     players: Vec<Player>,
     /// Content of every checkpoint that was ever taken.
@@ -51,6 +62,11 @@ struct History<'w> {
     /// Acknowledged pushes: the last checkpoint of each.
     acknowledged: BTreeMap<(LineId, u64), CheckpointId>,
     candidates: Option<safepoint_remote::Candidates>,
+    /// True if there is a backup, and nothing of it was deleted from the object store since.
+    has_backup: bool,
+    /// After a restored backup: checkpoints that a rebuild has to bring back.
+    lost: Option<BTreeSet<CheckpointId>>,
+    restored: u64,
     log: Vec<String>,
 }
 
@@ -72,21 +88,88 @@ impl History<'_> {
             65..=72 => self.clone_another(who),
             73..=78 => self.copy_machine(who),
             79..=84 => self.candidates = Some(self.remote.records().candidates().unwrap()),
-            85..=91 => {
+            85..=88 => {
                 if let Some(candidates) = self.candidates.take() {
                     self.remote.records().condemn(&candidates).unwrap();
                 }
             }
-            92..=95 => {
+            89..=91 => self.condemn_beside_a_push(who),
+            92..=93 => {
                 let _ = self.remote.records().delete_by_policy().unwrap();
             }
-            _ => {
-                let mut options = at_once();
-                options.silent = if self.numbers.below(4) == 0 { Duration::ZERO } else { options.silent };
-                let report = run(&self.remote, &options);
-                assert_eq!(report.checked.and_then(|(_, damage)| damage), None, "upkeep found damage");
-            }
+            94..=97 => self.back_up_or_restore(),
+            _ => self.upkeep(),
         }
+    }
+
+    /// Runs upkeep without grace. A backup would name packs that are deleted now, so it counts no more.
+    fn upkeep(&mut self) {
+        self.rebuild();
+        self.has_backup = false;
+        let mut options = at_once();
+        options.silent = if self.numbers.below(4) == 0 { Duration::ZERO } else { options.silent };
+        let report = run(&self.beside, &options);
+        assert_eq!(report.checked.and_then(|(_, damage)| damage), None, "upkeep found damage");
+    }
+
+    /// Condemns while another thread publishes what may name the condemned.
+    fn condemn_beside_a_push(&mut self, who: usize) {
+        self.rebuild();
+        let _ = self.beside.records().delete_by_policy().unwrap();
+        let candidates = self.beside.records().candidates().unwrap();
+        let beside = std::mem::replace(&mut self.beside, self.ground.quiet());
+        std::thread::scope(|scope| {
+            let condemning = scope.spawn(|| beside.records().condemn(&candidates).unwrap());
+            self.edit_and_publish(who);
+            condemning.join().unwrap();
+        });
+        self.beside = beside;
+    }
+
+    fn listed(&self) -> BTreeSet<CheckpointId> {
+        let filter = safepoint_remote::RemoteFilter::default();
+        self.remote.checkpoints(&filter).unwrap().iter().map(|row| row.id).collect()
+    }
+
+    /// Makes a backup, or restores the last one; after some more steps, or at the next upkeep, the records are rebuilt.
+    fn back_up_or_restore(&mut self) {
+        if self.lost.is_some() {
+            return self.rebuild();
+        }
+        if !self.has_backup {
+            self.ground.world.sql(BACKUP);
+            self.has_backup = true;
+            return;
+        }
+        let before = self.listed();
+        self.ground.world.sql(RESTORE);
+        self.restored += 1;
+        // Another process found them in the database that is no more.
+        self.candidates = None;
+        self.lost = Some(before);
+        let lines = self.remote.lines(None, None).unwrap();
+        self.acknowledged
+            .retain(|(line, seq), _| lines.iter().any(|found| found.line == *line && found.seq >= *seq));
+    }
+
+    /// Rebuilds the records if a backup was restored: everything that was listed before is listed again.
+    fn rebuild(&mut self) {
+        let Some(lost) = self.lost.take() else { return };
+        let since = self.listed();
+        self.beside.rebuild(&read_end, &scratch, &Silent).unwrap();
+        let now = self.listed();
+        for id in lost.iter().chain(&since) {
+            assert!(now.contains(id), "{id} did not come back");
+        }
+        // Of two histories with one number, another one may have the line now.
+        self.acknowledged = self
+            .remote
+            .lines(None, None)
+            .unwrap()
+            .iter()
+            .filter_map(|line| Some(((line.line, line.seq), line.head?)))
+            .collect();
+        self.has_backup = false;
     }
 
     fn edit(&mut self, who: usize) -> Snapshot {
@@ -147,6 +230,14 @@ impl History<'_> {
                 self.prepare(who, snapshot, Some(ListPlan::Whole));
                 self.send(who);
             }
+            // The database forgot the line, or its last pushes.
+            Err(RemoteError::Behind { .. } | RemoteError::NoLine { .. }) if self.restored > 0 => {
+                if self.lost.is_none() {
+                    (player.machine.state, player.machine.base) = (None, None);
+                } else {
+                    player.pending = Some(pending);
+                }
+            }
             Err(RemoteError::Fenced { .. }) => {
                 // Regained after a silence, or a line of its own.
                 let state = player.machine.state.clone().unwrap();
@@ -175,7 +266,7 @@ impl History<'_> {
                 pack.bytes,
                 &safepoint_model::progress::Silent,
             );
-            put.unwrap();
+            assert!(put.as_ref().err().is_none_or(RemoteError::is_transient), "{put:?}");
         }
         // Half of the time the home is lost, too.
         if self.numbers.below(2) == 0 {
@@ -193,6 +284,10 @@ impl History<'_> {
             Ok(taken) => taken,
             Err(error) => return assert!(error.is_transient(), "{error:?}"),
         };
+        if self.lost.is_some() {
+            // A takeover of a line that lacks its last pushes gets an older head.
+            return;
+        }
         let acknowledged = self.acknowledged.range((line, 0)..=(line, u64::MAX)).next_back();
         if let Some(((_, seq), id)) = acknowledged {
             assert!(taken.seq >= *seq, "an acknowledged push is missing after a takeover");
@@ -235,14 +330,17 @@ impl History<'_> {
     fn copy_machine(&mut self, who: usize) {
         let to = self.numbers.below(self.players.len() as u64) as usize;
         if to != who {
-            let machine = self.players[who].machine.copy();
-            self.players[to] = Player { machine, files: self.players[who].files.clone(), pending: None };
+            let Player { machine, files, pending } = &self.players[who];
+            let pending = pending.as_ref().map(Pending::copy);
+            self.players[to] = Player { machine: machine.copy(), files: files.clone(), pending };
         }
     }
 
     fn check(&mut self) {
-        self.proxy.pass();
-        self.proxy.settle();
+        self.ground.proxy.pass();
+        self.ground.proxy.settle();
+        self.is_flaky.store(false, Ordering::SeqCst);
+        self.rebuild();
         for who in 0..self.players.len() {
             self.send(who);
         }
@@ -267,8 +365,13 @@ impl History<'_> {
         // Every token is superseded, so all that no row names goes.
         let mut options = for_good();
         options.silent = Duration::ZERO;
-        run(&self.remote, &options);
-        let (stored, named) = both(self.world, &self.remote);
+        run(&self.beside, &options);
+        let (mut stored, named) = both(&self.ground.world, &self.remote);
+        if self.restored > 0 {
+            // Uploads of lines that the records do not know, even after a rebuild, are not collected.
+            let known: Vec<String> = lines.iter().map(|line| format!("/{}/", line.line)).collect();
+            stored.retain(|name| known.iter().any(|line| name.contains(line)));
+        }
         assert_eq!(stored, named, "after upkeep the store holds what rows name");
     }
 }
@@ -284,31 +387,103 @@ fn fate(number: u64, seed: u64) -> Fate {
     }
 }
 
-fn play(seed: u64) -> Result<u64, String> {
-    let Some(mut world) = World::new(Place::Folder) else { return Ok(0) };
-    world.patience = 0;
-    let socket = world.postgres.socket().join(format!(".s.PGSQL.{}", world.postgres.port));
-    let proxy = Proxy::start(Upstream::Postgres(socket)).unwrap();
-    let url = format!("postgres://postgres@127.0.0.1:{}/{}", proxy.port, world.database).parse().unwrap();
-    let remote = world.remote_as(&url);
-    remote.records().set_policy(&policy()).unwrap();
+/// Copies of all rows, as a backup has them.
+const BACKUP: &str = "
+    DROP SCHEMA IF EXISTS backup CASCADE; CREATE SCHEMA backup;
+    CREATE TABLE backup.meta AS SELECT * FROM safepoint.meta;
+    CREATE TABLE backup.lines AS SELECT * FROM safepoint.lines;
+    CREATE TABLE backup.packs AS SELECT * FROM safepoint.packs;
+    CREATE TABLE backup.checkpoints AS SELECT * FROM safepoint.checkpoints;
+    CREATE TABLE backup.sweeps AS SELECT * FROM safepoint.sweeps";
+/// Puts them back. A push that is under way ends before it or after it.
+const RESTORE: &str = "
+    BEGIN;
+    TRUNCATE safepoint.sweeps, safepoint.checkpoints, safepoint.packs, safepoint.lines;
+    UPDATE safepoint.meta SET incarnation = (SELECT incarnation FROM backup.meta);
+    INSERT INTO safepoint.lines SELECT * FROM backup.lines;
+    INSERT INTO safepoint.packs OVERRIDING SYSTEM VALUE SELECT * FROM backup.packs;
+    INSERT INTO safepoint.checkpoints SELECT * FROM backup.checkpoints;
+    INSERT INTO safepoint.sweeps SELECT * FROM backup.sweeps;
+    COMMIT";
+
+/// Database of the histories of one thread, with a proxy before it.
+struct Ground {
+    world: World,
+    proxy: Proxy,
+}
+
+impl Ground {
+    fn new() -> Option<Self> {
+        let mut world = World::new(Place::Folder)?;
+        world.patience = 0;
+        let socket = world.postgres.socket().join(format!(".s.PGSQL.{}", world.postgres.port));
+        let proxy = Proxy::start(Upstream::Postgres(socket)).unwrap();
+        Some(Self { world, proxy })
+    }
+
+    /// Begins a history with a project of its own and no rows of others.
+    fn begin(&mut self, seed: u64) {
+        self.proxy.pass();
+        self.proxy.settle();
+        let _ = std::fs::remove_dir_all(self.bytes());
+        self.world.project = format!("h{seed}");
+        self.world.sql(&format!(
+            "TRUNCATE safepoint.sweeps, safepoint.checkpoints, safepoint.packs, safepoint.lines;
+             SELECT safepoint.create_project_1('{}', '{{}}')",
+            self.world.project
+        ));
+        self.quiet().records().set_policy(&policy()).unwrap();
+    }
+
+    fn bytes(&self) -> std::path::PathBuf {
+        self.world.bytes.strip_prefix("file://").unwrap().into()
+    }
+
+    /// Remote whose requests meet no faults.
+    fn quiet(&self) -> Remote {
+        let url = self.world.records_url();
+        let records = PostgresRecords::open(&url, self.world.project(), &environment()).unwrap();
+        let bytes = FolderBytes::new(&self.bytes());
+        Remote::from_parts(self.world.project(), Box::new(records), Box::new(bytes), None)
+    }
+
+    /// Remote whose uploads and requests are lost at times, and the switch of the lost uploads.
+    fn flaky(&self, seed: u64) -> (Remote, Arc<AtomicBool>) {
+        let url = format!("postgres://postgres@127.0.0.1:{}/{}", self.proxy.port, self.world.database);
+        let url: RecordsUrl = url.parse().unwrap();
+        let mut records = PostgresRecords::open(&url, self.world.project(), &environment()).unwrap();
+        records.limit(Duration::ZERO);
+        let (bytes, is_flaky) = FlakyBytes::new(FolderBytes::new(&self.bytes()), Numbers(seed));
+        let remote = Remote::from_parts(self.world.project(), Box::new(records), Box::new(bytes), None);
+        (remote, is_flaky)
+    }
+}
+
+fn play(ground: &mut Ground, seed: u64) -> Result<(u64, u64), String> {
+    ground.begin(seed);
+    let (remote, is_flaky) = ground.flaky(seed);
     // Only requests of writers meet faults: the test itself needs answers.
-    proxy.set(move |seen| {
+    let asked = AtomicU64::new(0);
+    ground.proxy.set(move |seen| {
         let of_writer =
             ["publish_1", "begin_line_1", "takeover_1"].iter().any(|name| seen.target.contains(name));
-        if of_writer { fate(seen.number, seed) } else { Fate::Pass }
+        if of_writer { fate(asked.fetch_add(1, Ordering::Relaxed), seed) } else { Fate::Pass }
     });
     let players =
         (0..3).map(|_| Player { machine: Machine::new(), files: Files::new(), pending: None }).collect();
     let mut history = History {
-        world: &world,
+        ground,
         remote,
-        proxy: &proxy,
+        beside: ground.quiet(),
+        is_flaky,
         numbers: Numbers(seed),
         players,
         contents: BTreeMap::new(),
         acknowledged: BTreeMap::new(),
         candidates: None,
+        has_backup: false,
+        lost: None,
+        restored: 0,
         log: Vec::new(),
     };
     let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -318,31 +493,46 @@ fn play(seed: u64) -> Result<u64, String> {
         history.check();
     }));
     match played {
-        Ok(()) => Ok(history.acknowledged.len() as u64),
+        Ok(()) => Ok((history.acknowledged.len() as u64, history.restored)),
         Err(_) => Err(format!("seed {seed}: {:?}", history.log)),
     }
 }
 
+fn count() -> u64 {
+    std::env::var("SAFEPOINT_HISTORIES").map_or(HISTORIES, |text| text.parse().unwrap())
+}
+
 #[test]
 fn random_histories_keep_every_law() {
-    if let Ok(seed) = std::env::var("SAFEPOINT_SEED") {
-        play(seed.parse().unwrap()).unwrap();
+    if postgres().is_none() {
         return;
     }
-    let count = std::env::var("SAFEPOINT_HISTORIES").map_or(HISTORIES, |text| text.parse().unwrap());
-    let next = AtomicU64::new(1);
-    let published = AtomicU64::new(0);
+    if let Ok(seed) = std::env::var("SAFEPOINT_SEED") {
+        play(&mut Ground::new().unwrap(), seed.parse().unwrap()).unwrap();
+        return;
+    }
+    let count = count();
+    let [next, published, restored] = [1, 0, 0].map(AtomicU64::new);
     let failed = std::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
+                let mut ground = Ground::new().unwrap();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed > count || !failed.lock().unwrap().is_empty() {
                         return;
                     }
-                    match play(seed) {
-                        Ok(pushes) => _ = published.fetch_add(pushes, Ordering::Relaxed),
+                    match play(&mut ground, seed) {
+                        Ok((pushes, restores)) => {
+                            let pushes = published.fetch_add(pushes, Ordering::Relaxed) + pushes;
+                            let restores = restored.fetch_add(restores, Ordering::Relaxed) + restores;
+                            if seed % PRINTED == 0 {
+                                eprintln!(
+                                    "about {seed} histories, {pushes} pushes, {restores} restored backups"
+                                );
+                            }
+                        }
                         Err(why) => failed.lock().unwrap().push(why),
                     }
                 }
@@ -351,5 +541,31 @@ fn random_histories_keep_every_law() {
     });
     let failed = failed.into_inner().unwrap();
     assert!(failed.is_empty(), "{failed:#?}");
-    eprintln!("{count} histories, {} acknowledged pushes, 0 violations", published.into_inner());
+    let (published, restored) = (published.into_inner(), restored.into_inner());
+    eprintln!(
+        "{count} histories, {published} acknowledged pushes, {restored} restored backups, 0 violations"
+    );
+}
+
+/// Planted bugs that the checker notices by itself, each within so many histories. Without the lock a violation needs
+/// two statements at one moment; `upkeep` arranges it.
+const NOTICED: [&str; 4] = [
+    "remote-publish-before-put",
+    "remote-leaves-out-by-pack",
+    "remote-seq-not-compared",
+    "remote-token-not-compared",
+];
+
+#[test]
+fn random_histories_notice_planted_bugs() {
+    if postgres().is_none() || std::env::var_os("SAFEPOINT_PLANTED").is_some() {
+        return;
+    }
+    for bug in NOTICED {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "histories::random_histories_keep_every_law"]);
+        let output = command.env("SAFEPOINT_PLANTED", bug).env("SAFEPOINT_HISTORIES", "200").output();
+        let text = String::from_utf8_lossy(&output.unwrap().stdout).into_owned();
+        assert!(text.contains("1 failed"), "the histories do not notice {bug}:\n{text}");
+    }
 }

@@ -59,6 +59,12 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Copies it with the machine that it belongs to.
+    pub(crate) fn copy(&self) -> Self {
+        let files = self.files.iter().map(|file| file.try_clone().unwrap()).collect();
+        Self { push: self.push.clone(), files, snapshots: self.snapshots.clone() }
+    }
+
     pub(crate) fn files(&self) -> Vec<&File> {
         self.files.iter().collect()
     }

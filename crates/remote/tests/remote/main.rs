@@ -7,6 +7,7 @@
 mod access;
 mod bytes;
 mod faults;
+mod flaky;
 mod histories;
 mod machine;
 mod publish;

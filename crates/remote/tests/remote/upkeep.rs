@@ -39,7 +39,8 @@ pub(crate) fn run(remote: &Remote, options: &UpkeepOptions) -> UpkeepReport {
 
 /// Names in the object store, and those of rows.
 pub(crate) fn both(world: &World, remote: &Remote) -> (BTreeSet<String>, BTreeSet<String>) {
-    let stored = remote.bytes().list("shop/").unwrap().into_iter().map(|object| object.name).collect();
+    let stored = remote.bytes().list(&format!("{}/", world.project)).unwrap();
+    let stored = stored.into_iter().map(|object| object.name).collect();
     let sql = "SELECT DISTINCT p.name FROM safepoint.checkpoints c, unnest(c.packs) u (id) JOIN safepoint.packs p ON p.id = u.id";
     (stored, world.sql(sql).lines().map(str::to_owned).collect())
 }

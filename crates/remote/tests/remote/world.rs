@@ -80,6 +80,7 @@ impl Place {
 pub(crate) struct World {
     pub(crate) postgres: &'static Postgres,
     pub(crate) database: String,
+    pub(crate) project: String,
     pub(crate) bytes: String,
     pub(crate) seal: Option<Seal>,
     _folder: TempDir,
@@ -112,11 +113,12 @@ impl World {
             Place::Rclone => rclone()?.url(&unique()),
         };
         let database = database(postgres, Some(TEMPLATE));
-        Some(Self { postgres, database, bytes, seal: None, _folder: folder, patience: 20 })
+        let project = "shop".to_owned();
+        Some(Self { postgres, database, project, bytes, seal: None, _folder: folder, patience: 20 })
     }
 
     pub(crate) fn project(&self) -> ProjectName {
-        "shop".parse().unwrap()
+        self.project.parse().unwrap()
     }
 
     pub(crate) fn records_url(&self) -> RecordsUrl {
