@@ -3,11 +3,11 @@
 
 use crate::histories::script;
 use crate::world::{Chance, User, World};
-use safepoint_testkit::{End, Program, TreeImage, kill_at};
+use safepoint_testkit::{End, Fail, Program, TreeImage, calls, fail_at, kill_at};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -161,6 +161,53 @@ fn a_rollback_of_an_overlay_keeps_what_no_checkpoint_holds() {
 }
 
 #[test]
+fn a_rollback_of_an_overlay_restores_folders_that_forbid_writing() {
+    for world in worlds() {
+        let steps = [
+            "mkdir -p ro/deep; echo 1 > ro/f; echo 1 > ro/deep/f; chmod 555 ro/deep ro; chmod 444 file",
+            "chmod 755 ro ro/deep; echo 2 > ro/f; rm ro/deep/f; chmod 500 ro/deep; chmod 555 ro; rm -f file",
+            "chmod -R 755 ro; rm -rf ro; echo 3 > ro",
+        ]
+        .map(str::to_owned);
+        let images = model(&world, &steps);
+        new_plan(&world, &steps);
+        world.run(&["plan", "run", "p"]);
+        for step in [1, 2, 0, 2, 1] {
+            world.run(&["plan", "rollback", "p", &before_step(&world, step)]);
+            assert_view(&world, &images[step], &format!("before s{step}"));
+        }
+    }
+}
+
+#[test]
+fn checks_undo_commands_and_steps_side_by_side_run_in_the_overlay() {
+    for world in worlds() {
+        let out = world.folder.join("undone");
+        let sides: String = (0..4)
+            .map(|n| format!("[[step.step]]\nid = 'n{n}'\nrun = 'echo {n} > n{n}; sleep 0.0{n}; cat file'\n"))
+            .collect();
+        let text = format!(
+            "title = 'P'\nid = 'p'\n[sandbox]\nkind = 'overlay'\n\
+             [[step]]\nid = 'one'\nrun = 'echo new > file'\nverify = 'grep new file'\nundo = 'cp file {}'\n\
+             [[step]]\nid = 'sides'\nparallel = 4\nverify = 'cat n0 n1 n2 n3'\n{sides}",
+            out.display()
+        );
+        let file = world.folder.join("plan.toml");
+        fs::write(&file, text).unwrap();
+        world.run(&["plan", "new", file.to_str().unwrap()]);
+        world.run(&["plan", "run", "p"]);
+        let log = world.output(&["plan", "log", "p", "sides/n3"]);
+        assert_eq!(String::from_utf8(log.stdout).unwrap().trim(), "new");
+        assert_eq!(world.read("file"), "old\n");
+        world.run(&["plan", "rollback", "p", "before one"]);
+        assert_eq!(fs::read_to_string(&out).unwrap(), "new\n", "the undo command saw the project");
+        let shown = world.output(&["attempt", "exec", "plan-p", "--", "sh", "-c", "cat file; ls"]);
+        assert_eq!(String::from_utf8(shown.stdout).unwrap(), "old\nfile\n");
+        nothing_is_mounted();
+    }
+}
+
+#[test]
 fn an_overlay_is_corrected_by_revert_append_and_retry_with_decisions_and_outputs() {
     for world in worlds() {
         let steps = ["echo one > one; echo a >> file", "rm one; echo two > two; exit 3"].map(str::to_owned);
@@ -254,12 +301,15 @@ fn a_run_in_an_overlay_killed_at_random_moments_is_resumed_to_the_same_end() {
 #[test]
 fn a_rollback_of_an_overlay_in_which_a_process_is_left_is_refused_with_its_name() {
     for world in worlds() {
-        new_plan(&world, &["setsid sleep 600 > /dev/null 2>&1 < /dev/null & echo new > file".to_owned()]);
+        // The step ends once the daemon has left its group.
+        let line = "setsid sh -c 'echo new > file; exec sleep 600' > /dev/null 2>&1 < /dev/null &\n\
+                    until grep -q new file; do sleep 0.01; done";
+        new_plan(&world, &[line.to_owned()]);
         world.run(&["plan", "run", "p"]);
         for args in [&["plan", "rollback", "p", "before s0"][..], &["plan", "apply", "p"]] {
             let refused = world.answer(args);
             assert_eq!(refused["error"]["code"], "room_in_use", "{refused:#}");
-            assert!(refused["error"]["message"].as_str().unwrap().contains("sleep ("), "{refused:#}");
+            assert!(refused["error"]["message"].as_str().unwrap().contains(" ("), "{refused:#}");
         }
         let processes = world.run(&["attempt", "show", "plan-p"])["attempt"]["processes"].clone();
         for process in processes.as_array().unwrap() {
@@ -368,52 +418,109 @@ fn program(world: &World, args: &[&str]) -> Program {
     Program { exe: world.program.clone(), args, env, cwd: world.project() }
 }
 
+/// A plan that was run in an overlay, and a rollback of it that can be repeated from the same state.
+struct Repeated {
+    world: World,
+    laid: PathBuf,
+    target: String,
+    images: Vec<TreeImage>,
+}
+
+impl Repeated {
+    /// `None` if this machine gives no overlay.
+    fn new() -> Option<Self> {
+        let world = World::new(User::Own);
+        world.write("file", "old\n");
+        world.write("deep/er/kept", "kept\n");
+        if !world.has_overlay() {
+            eprintln!("left out: this machine gives no overlay");
+            return None;
+        }
+        let steps = ["echo one > file; echo 1 > one; rm -r deep", "mkdir deep; echo 2 > deep/two; rm one"];
+        let images = model(&world, &steps.map(str::to_owned));
+        new_plan(&world, &steps.map(str::to_owned));
+        world.run(&["plan", "run", "p"]);
+        let (laid, target) = (world.folder.join("laid"), before_step(&world, 1));
+        copy(&world.home, &laid);
+        Some(Self { world, laid, target, images })
+    }
+
+    fn lay(&self) {
+        fs::remove_dir_all(&self.world.home).unwrap();
+        copy(&self.laid, &self.world.home);
+    }
+
+    fn verb(&self) -> Program {
+        program(&self.world, &["plan", "rollback", "p", &self.target])
+    }
+
+    /// Checks that files and plan are both old or both new. Returns true for new.
+    fn law(&self, end: &End) -> bool {
+        let Self { world, images, .. } = self;
+        // A room in which a rollback was interrupted is recovered before anything enters it.
+        let seen = view(world);
+        let is_new = seen.difference(&images[1]).is_empty();
+        assert!(is_new || seen.difference(&images[2]).is_empty(), "{end:?}: a mixture");
+        let state = world.run(&["plan", "show", "p"])["plan"]["state"].clone();
+        assert_eq!(state, if is_new { "running" } else { "done" }, "{end:?}: files without the plan");
+        assert_eq!(layers(world), ["layer"], "{end:?}");
+        nothing_is_mounted();
+        is_new
+    }
+
+    fn goes_on(&self) {
+        let world = &self.world;
+        world.run(&["plan", "rollback", "p", &self.target]);
+        world.run(&["plan", "resume", "p"]);
+        assert_view(world, &self.images[2], "it goes on");
+    }
+}
+
+/// Distance of the calls that are tried.
+fn stride(usual: usize) -> usize {
+    let is_full = std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full");
+    if is_full { 1 } else { usual }
+}
+
 #[test]
 fn a_rollback_of_an_overlay_killed_anywhere_is_old_or_new() {
-    let world = World::new(User::Own);
-    world.write("file", "old\n");
-    world.write("deep/er/kept", "kept\n");
-    if !world.has_overlay() {
-        eprintln!("left out: this machine gives no overlay");
-        return;
-    }
-    let steps = ["echo one > file; echo 1 > one; rm -r deep", "mkdir deep; echo 2 > deep/two; rm one"];
-    let images = model(&world, &steps.map(str::to_owned));
-    new_plan(&world, &steps.map(str::to_owned));
-    world.run(&["plan", "run", "p"]);
-    let (laid, target) = (world.folder.join("laid"), before_step(&world, 1));
-    copy(&world.home, &laid);
+    let Some(repeated) = Repeated::new() else { return };
     let (mut points, mut old, mut new) = (0, 0, 0);
-    let step = if std::env::var_os("SAFEPOINT_PROOF").is_some_and(|proof| proof == "full") { 1 } else { 5 };
-    for point in (1..).step_by(step) {
-        fs::remove_dir_all(&world.home).unwrap();
-        copy(&laid, &world.home);
-        let end = kill_at(&program(&world, &["plan", "rollback", "p", &target]), point).unwrap();
+    for point in (1..).step_by(stride(5)) {
+        repeated.lay();
+        let end = kill_at(&repeated.verb(), point).unwrap();
         let is_done = !matches!(end, End::Killed { .. });
         assert!(!is_done || end.is_success(), "{end:?}");
-        // A room in which a rollback was interrupted is recovered before anything enters it.
-        let seen = view(&world);
-        let is_new = seen.difference(&images[1]).is_empty();
-        assert!(is_new || seen.difference(&images[2]).is_empty(), "killed at {end:?}: a mixture");
-        let state = world.run(&["plan", "show", "p"])["plan"]["state"].clone();
-        assert_eq!(
-            state,
-            if is_new { "running" } else { "done" },
-            "killed at {end:?}: files without the plan"
-        );
-        assert_eq!(layers(&world), ["layer"], "killed at {end:?}");
+        let is_new = repeated.law(&end);
+        assert!(is_new || !is_done, "reported and not there");
         *(if is_new { &mut new } else { &mut old }) += 1;
-        nothing_is_mounted();
         if is_done {
             break;
         }
         points += 1;
         if points % 8 == 0 {
-            world.run(&["plan", "rollback", "p", &target]);
-            world.run(&["plan", "resume", "p"]);
-            assert_view(&world, &images[2], "it goes on");
+            repeated.goes_on();
         }
     }
     eprintln!("kill -9: {points} points: {old} old, {new} new, 0 mixtures");
     assert!(points > 10 && old > 0 && new > 0, "the loop must see both outcomes");
+}
+
+#[test]
+fn a_rollback_of_an_overlay_in_which_any_call_fails_is_old_or_new() {
+    let Some(repeated) = Repeated::new() else { return };
+    let (mut points, mut old, mut new) = (0, 0, 0);
+    repeated.lay();
+    let count = calls(&repeated.verb()).unwrap().0.len() as u64;
+    for point in (1..=count).step_by(stride(9)) {
+        repeated.lay();
+        let eio = rustix::io::Errno::IO.raw_os_error();
+        let end = fail_at(&repeated.verb(), point, eio, Fail::Once).unwrap();
+        let is_new = repeated.law(&end);
+        assert!(is_new || !end.is_success(), "call {point} failed: reported and not there");
+        *(if is_new { &mut new } else { &mut old }) += 1;
+        points += 1;
+    }
+    eprintln!("EIO: {points} points: {old} old, {new} new, 0 mixtures");
+    assert!(points > 5 && old > 0 && new > 0, "the loop must see both outcomes");
 }

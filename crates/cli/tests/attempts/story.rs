@@ -71,6 +71,8 @@ fn a_try_killed_at_any_moment_leaves_an_attempt_that_goes_on_or_nothing() {
     for number in 0..200 {
         world.write(&format!("files/{number}"), &format!("{number}\n"));
     }
+    // A `try` that is killed before it registered the project would leave nothing to list.
+    world.run(&["init"]);
     let before = world.image(&world.project());
     let mut chance = Chance(9);
     let line = "cd files; for n in $(seq 0 150); do echo changed > $n; done";

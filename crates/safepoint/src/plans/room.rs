@@ -6,11 +6,11 @@
 use crate::attempts::rooms::{NewRoom, processes_of, variables};
 use crate::{CheckpointManager, Error, process};
 use safepoint_catalog::{PlanRecord, Transaction, Workspace};
-use safepoint_model::Progress;
 use safepoint_model::attempt::{Attempt, AttemptKind, AttemptState};
 use safepoint_model::id::AttemptId;
 use safepoint_model::plan::run::{Sandbox, SandboxState};
 use safepoint_model::plan::spec::SandboxKind;
+use safepoint_model::{Progress, Timestamp};
 use safepoint_workspace::{Outside, RoomEntry, RoomFolder, RoomLock, RoomProcess, Root, has_mounts_below};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -141,7 +141,7 @@ impl CheckpointManager {
                 state: SandboxState::Ready,
                 created_at: attempt.created_at,
             };
-            made = Some(note_sandbox(transaction, id, &sandbox)?);
+            made = Some(note_sandbox(transaction, id, &sandbox, attempt.created_at)?);
             Ok(())
         };
         let name = self.name_of_overlay(project, &format!("plan-{id}"))?;
@@ -212,8 +212,8 @@ pub(super) fn note_sandbox(
     transaction: &Transaction<'_>,
     id: &str,
     sandbox: &Sandbox,
+    at: Timestamp,
 ) -> Result<PlanRecord, Error> {
-    let at = sandbox.created_at;
     let mut record = transaction.plan(id)?.ok_or_else(|| Error::NoPlan { id: id.to_owned() })?;
     record.plan.sandbox.id = Some(sandbox.id.clone());
     transaction.insert_sandbox(id, sandbox)?;

@@ -79,7 +79,8 @@ impl CheckpointManager {
             state: SandboxState::Ready,
             created_at: self.environment.now(),
         };
-        self.catalog.write(|transaction| note_sandbox(transaction, id, &sandbox))
+        let at = self.environment.now();
+        self.catalog.write(|transaction| note_sandbox(transaction, id, &sandbox, at))
     }
 
     /// Makes an empty folder for a sandbox that is gone, where that is wanted; the rollback fills it. Says whether it did.

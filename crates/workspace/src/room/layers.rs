@@ -77,6 +77,8 @@ impl RoomFolder {
             linux::make_dir(&room, name.as_bytes())?;
             let new = linux::open_dir(&room, name.as_bytes())?;
             linux::drop_acls(&new)?;
+            // Now, because the final mode may forbid it.
+            linux::set_writer(&new, &id.to_string())?;
             let old = linux::open_dir(&room, super::LAYER.as_bytes())?;
             Ok((room, old, new))
         };
@@ -93,7 +95,6 @@ impl RoomFolder {
             })?;
             showing.finish()
         })?;
-        linux::set_writer(&new, &id.to_string()).map_err(|source| failed(&RelPath::root(), source))?;
         // Also files that are only linked: the kernel may not have written what a command left in them.
         linux::sync_all(&room).map_err(WorkspaceError::Sync)
     }
