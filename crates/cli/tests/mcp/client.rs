@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Project, home and user directory.
 pub(crate) struct World {
@@ -189,8 +190,28 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It has ended, or ends now.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // A test may have ended it.
+        let is_over = self.child.try_wait().is_ok_and(|status| status.is_some());
+        let status = stopped(&mut self.child);
+        assert!(is_over || std::thread::panicking() || status == Some(0), "the server ended with {status:?}");
     }
+}
+
+/// Asks a server to stop, and returns its exit status. A server that does not end within a minute is killed.
+pub(crate) fn stopped(child: &mut Child) -> Option<i32> {
+    use rustix::process::{Pid, Signal, kill_process};
+    if let Ok(Some(status)) = child.try_wait() {
+        return status.code();
+    }
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(60) {
+        if let Ok(Some(status)) = child.try_wait() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
 }

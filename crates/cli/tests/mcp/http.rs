@@ -1,6 +1,6 @@
 //! HTTP on raw sockets: only programs of this machine with the token get an answer.
 
-use crate::client::World;
+use crate::client::{World, stopped};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,9 +15,8 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has ended, or ends now.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let status = stopped(&mut self.child);
+        assert!(std::thread::panicking() || status == Some(0), "the server ended with {status:?}");
     }
 }
 
