@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use nix::sys::stat::Mode;
+use nix::sys::stat::{Mode, SFlag};
 
 /// Kind and content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -183,6 +183,9 @@ pub fn copy_tree(from: &Path, to: &Path) -> io::Result<()> {
         }
         if kind.is_fifo() {
             nix::unistd::mkfifo(&target, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        } else if kind.is_char_device() && meta.rdev() == 0 {
+            // A whiteout of an overlay.
+            nix::sys::stat::mknod(&target, SFlag::S_IFCHR, Mode::empty(), 0)?;
         } else if kind.is_file() {
             fs::write(&target, fs::read(path)?)?;
         } else {

@@ -81,6 +81,14 @@ fn search_killed_anywhere_is_old_or_new() {
 }
 
 #[test]
+fn search_in_an_overlay_killed_anywhere_is_old_or_new_without_a_room_a_mount_or_a_probe() {
+    if !Scene::new(Act::SearchInOverlay).has_overlay() {
+        return eprintln!("left out: this machine gives no overlay");
+    }
+    check(Act::SearchInOverlay, "");
+}
+
+#[test]
 fn search_in_place_killed_anywhere_is_old_or_new() {
     check(Act::SearchInPlace, "");
 }

@@ -30,6 +30,7 @@ fn stride(act: scene::Act) -> usize {
         Act::RollbackPlan | Act::CorrectPlan | Act::ApplyPlan | Act::KeepAttempt => 4,
         Act::RollbackBound | Act::RollbackWithRepository | Act::RollbackTogether => 4,
         Act::Search | Act::SearchInPlace => 5,
+        Act::SearchInOverlay => 8,
     }
 }
 

@@ -12,7 +12,7 @@ use safepoint::{
     CheckpointManager, CreateOptions, Depth, Filter, GitCommit, GitReset, NewDecision, NewSession, NewState,
     RoleFilter, RollbackOptions, Sharing, Silent, StartAttempt, Subject, Workspace,
 };
-use safepoint_testkit::{Program, TreeImage, copy_tree};
+use safepoint_testkit::{End, Program, TreeImage, copy_tree, kill_at};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -51,6 +51,8 @@ pub(crate) enum Act {
     RollbackWithRepository,
     /// To the newest checkpoint that passes a check, tried in a copy.
     Search,
+    /// The same search in an overlay.
+    SearchInOverlay,
     /// The same search in the workspace itself.
     SearchInPlace,
     /// Checkpoint in a home whose catalog an older version wrote.
@@ -559,6 +561,7 @@ impl Scene {
             }
             Act::Undo => self.command(&["undo", "--yes"]),
             Act::Search => self.command(&["rollback", "--until", CHECK, "--copy"]),
+            Act::SearchInOverlay => self.command(&["rollback", "--until", CHECK]),
             Act::SearchInPlace => self.command(&["rollback", "--until", CHECK, "--in-place"]),
         }
     }
@@ -591,6 +594,37 @@ impl Scene {
         let manager = CheckpointManager::open(&self.home()).unwrap();
         let workspace = manager.workspaces().around(&self.project()).unwrap().unwrap();
         (manager, workspace)
+    }
+
+    /// Returns true if this machine tries the candidates of a search in an overlay.
+    pub(crate) fn has_overlay(&self) -> bool {
+        let search = self.command(&["rollback", "--until", CHECK, "--dry-run", "--json"]);
+        let End::Exited { stdout, .. } = kill_at(&search, u64::MAX).unwrap() else { panic!("it was killed") };
+        let answer: Value = serde_json::from_slice(&stdout).unwrap();
+        answer["data"]["tried_in"] == "overlay"
+    }
+
+    /// Law: of a search in an overlay no room, no mount, no process and no record of a candidate is left.
+    fn law_of_overlay(&self, manager: &CheckpointManager, workspace: &Workspace) -> Result<(), String> {
+        let rooms = fs::read_dir(self.home().join("attempts")).map_or(0, Iterator::count);
+        if rooms != 0 {
+            return Err(format!("{rooms} rooms are left"));
+        }
+        let folder = self.folder.display().to_string();
+        let is_of_room = |line: &str| line.contains("safepoint-attempt:") && line.contains(&folder);
+        for process in fs::read_dir("/proc").unwrap().flatten() {
+            // A process that has just ended has no mounts.
+            let mounts = fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default();
+            if let Some(line) = mounts.lines().find(|line| is_of_room(line)) {
+                return Err(format!("{} has a mount of the room: {line}", process.path().display()));
+            }
+        }
+        let records = manager.rollbacks(workspace).map_err(|error| error.to_string())?;
+        let tried = records[self.rollbacks..].iter().filter(|record| record.state != RollbackState::Refused);
+        match tried.count() {
+            0 | 1 => Ok(()),
+            count => Err(format!("{count} rollbacks are on record")),
+        }
     }
 
     /// Law: an attempt is kept and without a room if the files are new, else open with its room.
@@ -695,6 +729,9 @@ impl Scene {
         }
         if self.act == Act::KeepAttempt {
             self.law_of_attempt(&manager, &workspace, is_new)?;
+        }
+        if self.act == Act::SearchInOverlay {
+            self.law_of_overlay(&manager, &workspace)?;
         }
         if must_be_new && !is_new {
             return Err("it had said that it was done, and it is not".to_owned());
