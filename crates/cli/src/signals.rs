@@ -1,12 +1,16 @@
 //! Effects of the kernel on this process: stop signals and the limit of open files.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open, pidfd_send_signal, setrlimit,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::{Handle, Signals};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -46,6 +50,39 @@ pub(crate) fn listen_for_another() {
         let _ = signal_hook::flag::register(signal, Arc::clone(flag));
     }
     at_once.store(false, Ordering::SeqCst);
+}
+
+/// Standard input that ends once this process is asked to stop. A read that waits would not notice a flag.
+pub(crate) struct InputUntilStop {
+    /// Without the buffer of the standard library, in which requests would wait unseen.
+    input: File,
+    stop: UnixStream,
+}
+
+impl InputUntilStop {
+    pub(crate) fn listen() -> io::Result<Self> {
+        let (stop, told) = UnixStream::pair()?;
+        for signal in not_ignored(&[SIGHUP, SIGINT, SIGTERM]) {
+            signal_hook::low_level::pipe::register(signal, told.try_clone()?)?;
+        }
+        Ok(Self { input: File::from(io::stdin().as_fd().try_clone_to_owned()?), stop })
+    }
+
+    /// Returns true once this process is asked to stop.
+    pub(crate) fn is_over(&self) -> bool {
+        let mut stop = [PollFd::new(&self.stop, PollFlags::IN)];
+        matches!(poll(&mut stop, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
+    }
+}
+
+impl Read for InputUntilStop {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut waited = [PollFd::new(&self.stop, PollFlags::IN), PollFd::new(&self.input, PollFlags::IN)];
+        // An interrupted wait is tried again by the caller.
+        poll(&mut waited, None)?;
+        // Asked again: a signal that comes with a request is handled as the wait returns.
+        if self.is_over() { Ok(0) } else { self.input.read(buffer) }
+    }
 }
 
 /// Counter of Ctrl-C presses. Simultaneous ones count as one.

@@ -1,8 +1,8 @@
 //! `rpc`: serves client libraries over standard input and output: JSON-RPC in frames with attached bytes. The protocol is in
 //! `docs/rpc.md`.
 //!
-//! One client, one home, one call at a time. It ends with its input, so that no child outlives its host. A call that was
-//! answered is durable.
+//! One client, one home, one call at a time. It ends with its input, so that no child outlives its host, and after a signal once
+//! the call that runs is answered. A call that was answered is durable.
 
 mod frame;
 mod input;
@@ -17,6 +17,7 @@ use crate::problem::Problem;
 use crate::render::json;
 use crate::render::output::{Printer, Reply, Stage};
 use crate::render::terminal::{Bars, printable};
+use crate::signals::InputUntilStop;
 use frame::{Attached, Frame, NoFrame};
 use input::{Folder, Hello, Words};
 use safepoint::{CheckpointManager, Silent};
@@ -57,8 +58,10 @@ enum Then {
 
 pub(crate) fn run(context: &Context) -> Result<Reply, Problem> {
     let mut server = Server { context, client: None, manager: None };
-    let (mut input, mut output) = (BufReader::new(io::stdin().lock()), io::stdout().lock());
-    loop {
+    let input = InputUntilStop::listen()
+        .map_err(|error| Problem::internal(format!("cannot listen for signals: {error}")))?;
+    let (mut input, mut output) = (BufReader::new(input), io::stdout().lock());
+    while !input.get_ref().is_over() {
         let (answer, attached, then) = match frame::read(&mut input) {
             Ok(frame) => server.answer(&frame),
             Err(NoFrame::End) => break,

@@ -152,7 +152,7 @@ impl Command {
             Command::Completions(_) => row("completions", Prints, "print completions"),
             Command::Man(_) => row("man", Prints, "show man pages"),
             Command::Mcp(_) => row("mcp", Changes, "serve the Model Context Protocol"),
-            Command::Rpc => row("rpc", Effect::ReadsInput, "serve a client library"),
+            Command::Rpc => row("rpc", Changes, "serve a client library"),
             Command::Ui(_) => row("ui", Changes, "show the page"),
             Command::Version => row("version", Prints, "print the version"),
             Command::Checkpoint(_) => row("checkpoint", Reads, "understand the command line"),

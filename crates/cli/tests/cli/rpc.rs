@@ -186,3 +186,69 @@ fn eight_processes_that_save_at_once_lose_nothing_and_are_never_locked_out() {
     }
     sandbox.run(&["validate", "--deep"]);
 }
+
+/// A server that runs.
+fn started(sandbox: &Sandbox) -> std::process::Child {
+    let mut command = sandbox.command(&["rpc"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn answer_of(child: &mut std::process::Child) -> Value {
+    let output = child.stdout.as_mut().unwrap();
+    let mut lengths = [0; 8];
+    output.read_exact(&mut lengths).unwrap();
+    let number = |at: usize| u32::from_be_bytes(lengths[at..at + 4].try_into().unwrap()) as usize;
+    let mut rest = vec![0; number(0) - 4];
+    output.read_exact(&mut rest).unwrap();
+    serde_json::from_slice(&rest[..number(4)]).unwrap()
+}
+
+#[test]
+fn a_signal_ends_the_server_between_two_calls_with_status_0() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let sandbox = Sandbox::with_checkpoint();
+    let create = |id: u64| request(id, "command", &json!({ "args": ["create", "-m", "again"] }), b"");
+    let checkpoints = || sandbox.json(&["list", "--json"])["data"]["checkpoints"].as_array().unwrap().len();
+    // While it waits for a request, and inside of one.
+    for begun in [&b""[..], &b"\x00\x00"[..], &hello()[..20]] {
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            let mut child = started(&sandbox);
+            child.stdin.as_mut().unwrap().write_all(&hello()).unwrap();
+            assert_eq!(answer_of(&mut child)["result"]["protocol"], 1);
+            child.stdin.as_mut().unwrap().write_all(begun).unwrap();
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            // Its input stays open: waiting would close it.
+            let _input = child.stdin.take();
+            let status = child.wait().unwrap();
+            assert_eq!(status.code(), Some(0), "{signal:?} after {} bytes", begun.len());
+        }
+    }
+    // Requests that wait are not begun.
+    let mut child = started(&sandbox);
+    child.stdin.as_mut().unwrap().write_all(&hello()).unwrap();
+    answer_of(&mut child);
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    child.stdin.as_mut().unwrap().write_all(&[create(2), create(3)].concat()).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    let _input = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), &b""[..]));
+    assert_eq!(checkpoints(), 1);
+    // A call is answered and done, or not begun.
+    for pause in [0, 5, 20, 80] {
+        let sandbox = Sandbox::with_checkpoint();
+        let mut child = started(&sandbox);
+        child.stdin.as_mut().unwrap().write_all(&hello()).unwrap();
+        answer_of(&mut child);
+        child.stdin.as_mut().unwrap().write_all(&create(2)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let _input = child.stdin.take();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        let list = sandbox.json(&["list", "--json"]);
+        let done = list["data"]["checkpoints"].as_array().unwrap().len() - 1;
+        assert_eq!(usize::from(!output.stdout.is_empty()), done, "after {pause} ms");
+    }
+}
