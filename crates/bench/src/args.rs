@@ -31,6 +31,10 @@ pub(crate) enum Command {
     /// Edit files, and note the clock at the first and the last instruction
     #[command(hide = true)]
     Edit(Edit),
+    /// Play many lines that publish to one PostgreSQL, without files
+    Fleet(Fleet),
+    /// Measure pushes and clones beside restic, rustic and git
+    Remote(Remote),
     /// Count instructions of the hot paths and compare with the baseline
     Instructions(Instructions),
     /// Run a command and print its cost as JSON
@@ -198,6 +202,58 @@ pub(crate) struct Edit {
     /// Seed of the text
     #[arg(long, value_name = "N")]
     pub(crate) seed: u64,
+}
+
+/// Arguments of `fleet`.
+#[derive(Debug, Group)]
+pub(crate) struct Fleet {
+    /// Number of lines
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) lines: u64,
+    /// Length of the measurement
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) seconds: u64,
+    /// Time between two pushes of a line
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) every: u64,
+    /// Time of an upload
+    #[arg(long, value_name = "MS", default_value_t = 20)]
+    pub(crate) latency_ms: u64,
+    /// Pushes at the same time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) workers: u64,
+    /// Keep a connection for each line, as machines do that publish often [default: one for each worker]
+    #[arg(long)]
+    pub(crate) held: bool,
+    /// Connect through PgBouncer in transaction mode, with 20 connections to the server
+    #[arg(long)]
+    pub(crate) pooler: bool,
+    /// Write all figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// Arguments of `remote`.
+#[derive(Debug, Group)]
+pub(crate) struct Remote {
+    /// Tree to copy and publish; it is only read [default: 2,000 generated files]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tree: Option<PathBuf>,
+    /// Folder for copies and servers during the run [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) work: Option<PathBuf>,
+    /// Repetitions of the pushes of ten edits
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) repeat: u32,
+    /// Path of a tool's program, such as rustic=/opt/rustic
+    #[arg(long = "tool", value_name = "TOOL=PATH", value_parser = tool_at)]
+    pub(crate) programs: Vec<(String, PathBuf)>,
+    /// The safepoint to measure [default: next to this program, built by cargo if missing]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) safepoint: Option<PathBuf>,
+    /// Write all figures as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Arguments of `instructions`.

@@ -14,6 +14,7 @@ mod compare;
 mod edits;
 mod failure;
 mod fit;
+mod fleet;
 mod generate;
 mod ground;
 mod hooks;
@@ -23,6 +24,7 @@ mod limits;
 mod machine;
 mod measure;
 mod numbers;
+mod remote;
 mod report;
 mod scaling;
 mod tools;
@@ -52,6 +54,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Hooks(args) => hooks::run(&args),
         Command::Attempts(args) => attempts::run(&args),
         Command::Edit(args) => attempts::edit(&args),
+        Command::Fleet(args) => fleet::run(&args),
+        Command::Remote(args) => remote::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Measured { command } => measure::run_measured(&command),
     }

@@ -340,6 +340,14 @@ impl PgBouncer {
     /// # Errors
     /// When the installed program does not start.
     pub fn start(postgres: &Postgres) -> io::Result<Option<Self>> {
+        Self::start_with(postgres, 1, 100)
+    }
+
+    /// Starts a pooler with so many connections to the server, for so many clients.
+    ///
+    /// # Errors
+    /// When the installed program does not start.
+    pub fn start_with(postgres: &Postgres, pool: u32, clients: u32) -> io::Result<Option<Self>> {
         let setpriv = program("setpriv");
         let pooler = program("pgbouncer")
             .or_else(|| Some(PathBuf::from("/usr/sbin/pgbouncer")).filter(|path| path.is_file()));
@@ -350,7 +358,7 @@ impl PgBouncer {
         let settings = format!(
             "[databases]\n* = host={} port={} user=postgres\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
              listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\n\
-             default_pool_size = 1\n",
+             default_pool_size = {pool}\nmax_client_conn = {clients}\n",
             postgres.socket().display(),
             postgres.port,
         );
