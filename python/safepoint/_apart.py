@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import sys
@@ -15,8 +16,9 @@ def main() -> int:
     if not request["interruptible"]:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     home = Home(path_of(request["home"]), session=request["session"], lock_wait=request["lock_wait_ms"] / 1000)
+    beside = [base64.b64decode(value) for value in request["beside"]]
     try:
-        answer = home.call(request["verb"], interruptible=request["interruptible"], **request["arguments"])
+        answer, _ = home.call_encoded(request["verb"], request["arguments"].encode(), beside, request["interruptible"])
     except SafepointError as error:
         failure = {
             "code": error.code,
@@ -27,6 +29,6 @@ def main() -> int:
         }
         json.dump(failure, sys.stdout)
         return 1
-    json.dump(answer, sys.stdout)
+    sys.stdout.write(answer.decode())
     return 0
 

@@ -6,7 +6,6 @@ return to every earlier conversation.
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -92,27 +91,27 @@ class Batch:
     about: dict[str, Any]
 
 
-def encoded(value: Any, what: str) -> list[str]:
+def encoded(value: Any, what: str) -> tuple[str, bytes]:
     """Returns a value of a thread. Only what JSON can hold is accepted."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot save {what}: {error}", code="bad_input") from error
-    return [_ENCODING, base64.b64encode(text.encode()).decode("ascii")]
+    return _ENCODING, text.encode()
 
 
-def decoded(value: Sequence[str], where: str) -> Any:
+def decoded(value: Sequence[Any], where: str) -> Any:
     """Returns the content of a value of a thread."""
     try:
         if value[0] != _ENCODING:
             raise ValueError(f"its encoding is {value[0]!r}")
-        return json.loads(base64.b64decode(value[1]))
+        return json.loads(value[1])
     except (ValueError, RecursionError) as error:
         raise Damaged(f"cannot read {where}: {error}", code="damaged") from error
 
 
 def put(
-    owner: Owner, thread: str, *, namespace: str, id: str, parent: str | None, body: list[str], metadata: Mapping[str, Any] | None = None
+    owner: Owner, thread: str, *, namespace: str, id: str, parent: str | None, body: tuple[str, bytes], metadata: Mapping[str, Any] | None = None
 ) -> None:
     """Saves a state without channels, and makes it the head of its namespace."""
     owner.call(

@@ -109,25 +109,56 @@ class Home:
     def call(
         self, verb: str, *, interruptible: bool = True, folder: str | None = None, **arguments: Any
     ) -> Any:
-        """Calls a verb. ``folder`` is the workspace that it reads, if any."""
-        native = self.native()
+        """Calls a verb. ``folder`` is the workspace that it reads, if any.
+
+        Values of threads are pairs of an encoding and bytes, in arguments and in results. Their bytes never become text.
+        """
+        beside: list[bytes] = []
+
+        def position(value: Any) -> int:
+            if not isinstance(value, (bytes, bytearray)):
+                raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+            beside.append(bytes(value))
+            return len(beside) - 1
+
         try:
-            encoded = json.dumps(arguments).encode()
+            encoded = json.dumps(arguments, default=position).encode()
         except (TypeError, ValueError) as error:
             raise UsageError(f"invalid argument of {verb}: {error}", code="usage") from error
+        answer, found = self.call_encoded(verb, encoded, beside, interruptible, folder)
+        result = json.loads(answer)
+        if found:
+            for state in result.get("states") or (result,):
+                _put_values(state, found)
+        return result
+
+    def call_encoded(
+        self, verb: str, encoded: bytes, beside: list[bytes], interruptible: bool, folder: str | None = None
+    ) -> tuple[bytes, list[bytes]]:
+        """Calls a verb with JSON and the bytes that it names by position; returns such a pair."""
+        native = self.native()
         level = _log.getEffectiveLevel()
         _native.set_log_level(min(level, _NOT_LOGGED) if _log.isEnabledFor(level) else _NOT_LOGGED)
+        found: list[bytes] = []
         try:
             if folder is not None and has_open_database(folder):
-                done, answer = _call_apart(self, verb, encoded, interruptible)
+                done, answer = _call_apart(self, verb, encoded, beside, interruptible)
             else:
-                done, answer = native.call(verb, encoded, interruptible)
+                done, answer, found = native.call(verb, encoded, interruptible, beside)
         finally:
             for number, target, text in _native.drain_logs():
                 _loggers.get(target, _log).log(number, "%s", text)
         if not done:
             raise_failure(answer)
-        return json.loads(answer)
+        return answer, found
+
+
+def _put_values(state: dict[str, Any], found: list[bytes]) -> None:
+    """Puts the bytes of a state's values where the JSON has their positions."""
+    values = [state["body"], *(value for _, value in state["channels"].values()), *(write[3] for write in state["writes"])]
+    for value in values:
+        if value is not None:
+            value[1] = found[value[1]]
 
 
 def has_open_database(folder: str) -> bool:
@@ -151,14 +182,17 @@ def has_open_database(folder: str) -> bool:
     return False
 
 
-def _call_apart(home: Home, verb: str, arguments: bytes, interruptible: bool) -> tuple[bool, bytes]:
-    """Calls a verb in another process."""
+def _call_apart(
+    home: Home, verb: str, arguments: bytes, beside: list[bytes], interruptible: bool
+) -> tuple[bool, bytes]:
+    """Calls a verb in another process. Verbs that read a folder return no values of threads."""
     request = {
         "home": path_argument(home.path),
         "session": home._session,
         "lock_wait_ms": home._lock_wait_ms,
         "verb": verb,
-        "arguments": json.loads(arguments),
+        "arguments": arguments.decode(),
+        "beside": [base64.b64encode(value).decode("ascii") for value in beside],
         "interruptible": interruptible,
     }
     encoded = json.dumps(request).encode()

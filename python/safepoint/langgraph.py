@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import logging
@@ -20,7 +19,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, List, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -55,14 +54,6 @@ _EXPIRE_SECONDS = 60.0
 #: Name of the serializer of these threads. Those of another one, such as that of JavaScript, are refused.
 _SERIALIZER = "langgraph-py"
 _THREAD_ID_BYTES_MAX = 512
-
-
-def _text_of(value: tuple[str, bytes]) -> list[str]:
-    return [value[0], base64.b64encode(value[1]).decode("ascii")]
-
-
-def _bytes_of(value: Sequence[str]) -> tuple[str, bytes]:
-    return value[0], base64.b64decode(value[1])
 
 
 class SafepointSaver(BaseCheckpointSaver[str]):
@@ -123,9 +114,9 @@ class SafepointSaver(BaseCheckpointSaver[str]):
     async def _apart(self, act: Callable[[], T]) -> T:
         return await self._pool.run(act)
 
-    def _dump(self, value: Any, what: str) -> List[str]:
+    def _dump(self, value: Any, what: str) -> tuple[str, bytes]:
         try:
-            return _text_of(self.serde.dumps_typed(value))
+            return self.serde.dumps_typed(value)
         except (TypeError, ValueError) as error:
             raise type(error)(f"cannot serialize {what}: {error}") from error
 
@@ -149,7 +140,7 @@ class SafepointSaver(BaseCheckpointSaver[str]):
 
     def _body(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
-            body = self.serde.loads_typed(_bytes_of(found["body"]))
+            body = self.serde.loads_typed(tuple(found["body"]))
             if body.keys() == {"checkpoint", "metadata", "values"}:
                 return cast("Mapping[str, Any]", body)
             why = "it is no state of a graph in Python"
@@ -168,7 +159,7 @@ class SafepointSaver(BaseCheckpointSaver[str]):
         values = dict(body["values"])
         for name, (_, value) in found["channels"].items():
             if value is not None:
-                values[name] = self.serde.loads_typed(_bytes_of(value))
+                values[name] = self.serde.loads_typed(tuple(value))
         checkpoint["channel_values"] = values
         writes = sorted(found["writes"], key=lambda write: (write[4], write[0], write[1]))
         run = self._runs.get(found["thread"])
@@ -190,7 +181,7 @@ class SafepointSaver(BaseCheckpointSaver[str]):
             metadata=body["metadata"],
             parent_config=None if found["parent"] is None else config(found["parent"]),
             pending_writes=[
-                (task, channel, self.serde.loads_typed(_bytes_of(value))) for task, _, channel, value, _ in writes
+                (task, channel, self.serde.loads_typed(tuple(value))) for task, _, channel, value, _ in writes
             ],
         )
 
@@ -325,8 +316,8 @@ class SafepointSaver(BaseCheckpointSaver[str]):
         thread = self._thread(config)
         run = self._run_of(thread)
         state = str(config["configurable"]["checkpoint_id"])
-        ordinary: list[tuple[int, str, list[str]]] = []
-        special: list[tuple[int, str, list[str]]] = []
+        ordinary: list[tuple[int, str, tuple[str, bytes]]] = []
+        special: list[tuple[int, str, tuple[str, bytes]]] = []
         for position, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, position)
             entry = (index, channel, self._dump(value, f"a write to channel {channel!r}"))

@@ -63,7 +63,7 @@ def _dumped(dump: Callable[[], Any], what: str) -> Any:
         raise UsageError(f"cannot save {what}: {error}", code="bad_input") from error
 
 
-def _entry_body(entry: ConversationEntry) -> list[str]:
+def _entry_body(entry: ConversationEntry) -> tuple[str, bytes]:
     def dump() -> dict[str, Any]:
         messages = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json", warnings="error")
         return {"parent_id": entry.parent_id, "kind": entry.kind, "message": messages[0]}
@@ -71,7 +71,7 @@ def _entry_body(entry: ConversationEntry) -> list[str]:
     return encoded(_dumped(dump, "an entry"), "an entry")
 
 
-def _record_body(record: ConversationRecord) -> list[str]:
+def _record_body(record: ConversationRecord) -> tuple[str, bytes]:
     return encoded(
         _dumped(lambda: _records.dump_python(record, mode="json", warnings="error"), "a record"), "a record"
     )

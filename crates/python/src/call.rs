@@ -1,4 +1,5 @@
-//! One call: the work on a thread of its own, the wait on the calling thread.
+//! One call: the work on a thread of its own, the wait on the calling thread. Calls of one short transaction need no
+//! other thread.
 
 use crate::failure::Refusal;
 use crate::forking::Passed;
@@ -81,6 +82,21 @@ pub(crate) fn run<T: Send + 'static>(
         Some(error) => Err(error),
         None => Ok(done),
     }
+}
+
+/// Runs `act` on the calling thread, without the GIL. Python's handlers of signals run after it.
+pub(crate) fn run_here<T: Send>(
+    py: Python<'_>,
+    act: impl FnOnce(&Interrupt) -> Result<T, Refusal> + Send,
+) -> Result<T, Refusal> {
+    let caller = logs::caller();
+    py.detach(move || {
+        logs::work_for(caller);
+        let _passed = Passed::enter();
+        let interrupt = Interrupt(Arc::default());
+        panic::catch_unwind(AssertUnwindSafe(|| act(&interrupt)))
+            .unwrap_or_else(|cause| Err(Refusal::internal(message_of(cause.as_ref()))))
+    })
 }
 
 fn message_of(cause: &(dyn std::any::Any + Send)) -> String {

@@ -1,8 +1,8 @@
 //! An open home. It belongs to the process that opened it; a forked child opens another one.
 
-use crate::call::{self, Signals};
+use crate::call::{self, Interrupt, Signals};
 use crate::failure::Refusal;
-use crate::verbs;
+use crate::verbs::{self, Beside, Verb, WideVerb};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use safepoint::{CheckpointManager, Settings, SystemEnvironment};
@@ -35,8 +35,8 @@ struct Wanted {
     room_helper: Vec<String>,
 }
 
-/// Result of a call: true and the result, or false and the failure, both as JSON.
-type Answer<'py> = (bool, Bound<'py, PyBytes>);
+/// Result of a call: true and the result, or false and the failure, both as JSON; and the values beside the result.
+type Answer<'py> = (bool, Bound<'py, PyBytes>, Vec<Bound<'py, PyBytes>>);
 
 #[pymethods]
 impl Home {
@@ -67,34 +67,77 @@ impl Home {
         })
     }
 
-    /// Calls a verb without the GIL.
-    #[pyo3(signature = (verb, arguments, interruptible))]
+    /// Calls a verb without the GIL. Values of threads come and go beside the JSON, which has their positions.
+    #[pyo3(signature = (verb, arguments, interruptible, beside))]
+    #[allow(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
     fn call<'py>(
         &self,
         py: Python<'py>,
         verb: &str,
         arguments: &[u8],
         interruptible: bool,
+        beside: Vec<Bound<'py, PyBytes>>,
     ) -> PyResult<Answer<'py>> {
+        let refused = |refusal: Refusal| Ok((false, text(py, &refusal.into_json()), Vec::new()));
         let signals = if interruptible { Signals::Noticed } else { Signals::Ignored };
-        let Some((_, verb)) = verbs::TABLE.iter().find(|(name, _)| *name == verb) else {
-            let refusal = Refusal::internal(format!("no verb is named {verb:?}"));
-            return Ok((false, text(py, &refusal.into_json())));
+        let Some(act) = Act::named(verb) else {
+            return refused(Refusal::internal(format!("no verb is named {verb:?}")));
         };
         let Some(manager) = self.manager.clone().filter(|_| self.process == process::id()) else {
-            let refusal = Refusal::internal("the home was opened by another process");
-            return Ok((false, text(py, &refusal.into_json())));
+            return refused(Refusal::internal("the home was opened by another process"));
         };
-        let arguments = arguments.to_vec();
-        let done = call::run(py, signals, move |progress| {
-            let arguments: Value = serde_json::from_slice(&arguments)?;
-            let done = verb(&manager, arguments, progress)?;
-            Ok(serde_json::to_vec(&done)?)
-        })?;
+        let arguments: Value = match serde_json::from_slice(arguments) {
+            Ok(arguments) => arguments,
+            Err(error) => return refused(error.into()),
+        };
+        let mut beside: Beside = beside.iter().map(|value| value.as_bytes().to_vec()).collect();
+        let is_short = verbs::is_short(verb, &arguments);
+        let work = move |progress: &Interrupt| {
+            let done = act.call(&manager, arguments, &mut beside, progress)?;
+            Ok((serde_json::to_vec(&done)?, beside))
+        };
+        let done = match is_short {
+            true => call::run_here(py, work),
+            false => call::run(py, signals, work)?,
+        };
         Ok(match done {
-            Ok(bytes) => (true, PyBytes::new(py, &bytes)),
-            Err(refusal) => (false, text(py, &refusal.into_json())),
+            Ok((json, beside)) => {
+                let beside = beside.iter().map(|value| PyBytes::new(py, value)).collect();
+                (true, PyBytes::new(py, &json), beside)
+            }
+            Err(refusal) => return refused(refusal),
         })
+    }
+}
+
+/// A verb, found by its name.
+#[derive(Clone, Copy)]
+enum Act {
+    Plain(Verb),
+    Wide(WideVerb),
+}
+
+impl Act {
+    fn named(name: &str) -> Option<Self> {
+        let wide = verbs::WIDE.iter().find(|(own, _)| *own == name).map(|(_, verb)| Self::Wide(*verb));
+        wide.or_else(|| verbs::TABLE.iter().find(|(own, _)| *own == name).map(|(_, verb)| Self::Plain(*verb)))
+    }
+
+    /// Calls it. Leaves the values beside the result; no verb has values on both sides.
+    fn call(
+        self,
+        manager: &CheckpointManager,
+        arguments: Value,
+        beside: &mut Beside,
+        progress: &Interrupt,
+    ) -> Result<Value, Refusal> {
+        let taken = beside.len();
+        let done = match self {
+            Self::Plain(verb) => verb(manager, arguments, progress),
+            Self::Wide(verb) => verb(manager, arguments, beside, progress),
+        };
+        beside.drain(..taken);
+        done
     }
 }
 

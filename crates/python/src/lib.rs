@@ -30,7 +30,7 @@ mod native {
     /// Names of the verbs.
     #[pyfunction]
     fn verb_names() -> Vec<&'static str> {
-        verbs::TABLE.iter().map(|(name, _)| *name).collect()
+        verbs::names()
     }
 
     /// Version of the library.

@@ -12,9 +12,37 @@ use safepoint::{CheckpointManager, Progress, Workspace};
 use safepoint_model::WorkspaceId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+pub(crate) use threads::Beside;
 
 /// A verb: arguments in, result out.
 pub(crate) type Verb = fn(&CheckpointManager, Value, &dyn Progress) -> Result<Value, Refusal>;
+
+/// A verb with values beside its JSON: those of the arguments come in, and those of the result go out.
+pub(crate) type WideVerb =
+    fn(&CheckpointManager, Value, &mut Beside, &dyn Progress) -> Result<Value, Refusal>;
+
+/// Verbs with values beside their JSON.
+pub(crate) const WIDE: &[(&str, WideVerb)] = &[
+    ("thread_get", threads::get),
+    ("thread_put", threads::put),
+    ("thread_put_writes", threads::put_writes),
+    ("thread_list", threads::list),
+    ("thread_rollback", threads::rollback),
+];
+
+/// Returns the names of all verbs.
+pub(crate) fn names() -> Vec<&'static str> {
+    TABLE.iter().map(|(name, _)| *name).chain(WIDE.iter().map(|(name, _)| *name)).collect()
+}
+
+/// Returns true if a call is one read or one transaction: it never captures a folder, and cannot be interrupted.
+pub(crate) fn is_short(verb: &str, arguments: &Value) -> bool {
+    match verb {
+        "thread_get" | "thread_put_writes" | "thread_list" => true,
+        "thread_put" => arguments.get("capture").is_some_and(Value::is_null),
+        _ => false,
+    }
+}
 
 /// All verbs.
 pub(crate) const TABLE: &[(&str, Verb)] = &[
@@ -60,17 +88,12 @@ pub(crate) const TABLE: &[(&str, Verb)] = &[
     ("plan_prune", plans::prune),
     ("plan_revert", plans::revert),
     ("plan_append", plans::append),
-    ("thread_put", threads::put),
-    ("thread_put_writes", threads::put_writes),
-    ("thread_get", threads::get),
-    ("thread_list", threads::list),
     ("threads", threads::all),
     ("thread_delete", threads::delete),
     ("thread_delete_runs", threads::delete_runs),
     ("thread_remove", threads::remove),
     ("thread_prune", threads::prune),
     ("thread_copy", threads::copy),
-    ("thread_rollback", threads::rollback),
     ("thread_move_head", threads::move_head),
     ("thread_expire", threads::expire),
     #[cfg(debug_assertions)]

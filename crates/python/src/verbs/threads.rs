@@ -5,15 +5,13 @@ use super::read;
 use super::rollbacks::Options as RollbackFields;
 use crate::failure::Refusal;
 use crate::shapes;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use safepoint::{
     CheckpointManager, ExistingWrites, KeepStates, ListStates, ListedStates, ListedValues, NewState,
     NewWrite, NewWrites, Progress, Removal, Threads,
 };
 use safepoint_model::thread::{ThreadState, ThreadValue};
 use safepoint_model::{CheckpointId, WorkspaceId};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,19 +30,33 @@ impl Owner {
     }
 }
 
-/// Encoding, and bytes in base64.
-struct Encoded(ThreadValue);
+/// Values that come or go beside the JSON: it has their positions.
+pub(crate) type Beside = Vec<Vec<u8>>;
 
-impl<'de> Deserialize<'de> for Encoded {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (encoding, text): (String, String) = Deserialize::deserialize(deserializer)?;
-        let bytes = STANDARD.decode(text).map_err(serde::de::Error::custom)?;
-        Ok(Self(ThreadValue::new(encoding, bytes)))
+/// Encoding, and position of the bytes among those beside the JSON.
+#[derive(Deserialize)]
+struct Encoded(String, usize);
+
+impl Encoded {
+    /// Takes the bytes. Each position is named once.
+    fn value(self, beside: &mut Beside) -> Result<ThreadValue, Refusal> {
+        let bytes =
+            beside.get_mut(self.1).ok_or_else(|| Refusal::usage("invalid argument: a value is missing"))?;
+        Ok(ThreadValue::new(self.0, std::mem::take(bytes)))
     }
 }
 
-fn encoded(value: &ThreadValue) -> Value {
-    json!([value.encoding, STANDARD.encode(&value.bytes)])
+fn values_of(
+    given: BTreeMap<String, Option<Encoded>>,
+    beside: &mut Beside,
+) -> Result<BTreeMap<String, Option<ThreadValue>>, Refusal> {
+    let mut value = |value: Option<Encoded>| value.map(|value| value.value(beside)).transpose();
+    given.into_iter().map(|(name, given)| Ok((name, value(given)?))).collect()
+}
+
+fn encoded(value: ThreadValue, beside: &mut Beside) -> Value {
+    beside.push(value.bytes);
+    json!([value.encoding, beside.len() - 1])
 }
 
 #[derive(Deserialize)]
@@ -70,20 +82,20 @@ struct Put {
 pub(super) fn put(
     manager: &CheckpointManager,
     arguments: Value,
+    beside: &mut Beside,
     progress: &dyn Progress,
 ) -> Result<Value, Refusal> {
     let given: Put = read(arguments)?;
     let threads = given.workspace.threads(manager);
-    let values = given.values.into_iter().map(|(name, value)| (name, value.map(|value| value.0)));
     let state = NewState {
         namespace: given.namespace,
         id: given.id,
         parent: given.parent,
         run_id: given.run_id,
         metadata: given.metadata,
-        body: given.body.0,
+        body: given.body.value(beside)?,
         channels: given.channels,
-        values: values.collect(),
+        values: values_of(given.values, beside)?,
         files: given.files,
         serializer: given.serializer,
         ttl: given.ttl_seconds.map(Duration::from_secs),
@@ -118,16 +130,19 @@ struct PutWrites {
 pub(super) fn put_writes(
     manager: &CheckpointManager,
     arguments: Value,
+    beside: &mut Beside,
     _: &dyn Progress,
 ) -> Result<Value, Refusal> {
     let given: PutWrites = read(arguments)?;
-    let write = |(index, channel, value): (i64, String, Encoded)| NewWrite { index, channel, value: value.0 };
+    let write = |(index, channel, value): (i64, String, Encoded)| -> Result<NewWrite, Refusal> {
+        Ok(NewWrite { index, channel, value: value.value(beside)? })
+    };
     let writes = NewWrites {
         namespace: given.namespace,
         state: given.state,
         task_id: given.task_id,
         task_path: given.task_path,
-        writes: given.writes.into_iter().map(write).collect(),
+        writes: given.writes.into_iter().map(write).collect::<Result<_, _>>()?,
         existing: if given.replace { ExistingWrites::Replaced } else { ExistingWrites::Kept },
         serializer: given.serializer,
     };
@@ -135,19 +150,17 @@ pub(super) fn put_writes(
     Ok(Value::Null)
 }
 
-fn state(state: &ThreadState) -> Value {
-    let channels: Map<String, Value> = state
-        .channels
-        .iter()
-        .map(|(name, channel)| (name.clone(), json!([channel.version, channel.value.as_ref().map(encoded)])))
-        .collect();
-    let writes: Vec<Value> = state
-        .writes
-        .iter()
-        .map(|write| {
-            json!([write.task_id, write.index, write.channel, encoded(&write.value), write.task_path])
-        })
-        .collect();
+fn state(state: ThreadState, beside: &mut Beside) -> Value {
+    let mut channels = Map::new();
+    for (name, channel) in state.channels {
+        let value = channel.value.map(|value| encoded(value, beside));
+        channels.insert(name, json!([channel.version, value]));
+    }
+    let mut writes = Vec::new();
+    for write in state.writes {
+        let value = encoded(write.value, beside);
+        writes.push(json!([write.task_id, write.index, write.channel, value, write.task_path]));
+    }
     json!({
         "thread": state.thread.id,
         "namespace": state.namespace,
@@ -155,7 +168,7 @@ fn state(state: &ThreadState) -> Value {
         "parent": state.parent,
         "run_id": state.run_id,
         "metadata": state.metadata,
-        "body": encoded(&state.body),
+        "body": encoded(state.body, beside),
         "channels": channels,
         "writes": writes,
         "files": state.files,
@@ -173,10 +186,15 @@ struct Get {
     id: Option<String>,
 }
 
-pub(super) fn get(manager: &CheckpointManager, arguments: Value, _: &dyn Progress) -> Result<Value, Refusal> {
+pub(super) fn get(
+    manager: &CheckpointManager,
+    arguments: Value,
+    beside: &mut Beside,
+    _: &dyn Progress,
+) -> Result<Value, Refusal> {
     let given: Get = read(arguments)?;
     let found = given.workspace.threads(manager).get(&given.thread, &given.namespace, given.id.as_deref())?;
-    Ok(found.as_ref().map_or(Value::Null, state))
+    Ok(found.map_or(Value::Null, |found| state(found, beside)))
 }
 
 #[derive(Deserialize)]
@@ -201,6 +219,7 @@ struct List {
 pub(super) fn list(
     manager: &CheckpointManager,
     arguments: Value,
+    beside: &mut Beside,
     _: &dyn Progress,
 ) -> Result<Value, Refusal> {
     let given: List = read(arguments)?;
@@ -216,7 +235,8 @@ pub(super) fn list(
         values: if given.bare { ListedValues::Omitted } else { ListedValues::Loaded },
     };
     let page = given.workspace.threads(manager).list(&wanted)?;
-    Ok(json!({ "states": page.states.iter().map(state).collect::<Vec<_>>(), "next": page.next }))
+    let states: Vec<Value> = page.states.into_iter().map(|found| state(found, beside)).collect();
+    Ok(json!({ "states": states, "next": page.next }))
 }
 
 #[derive(Deserialize)]
@@ -355,26 +375,26 @@ struct StateFields {
 }
 
 impl StateFields {
-    fn into_state(self, namespace: &str) -> NewState {
-        let values = self.values.into_iter().map(|(name, value)| (name, value.map(|value| value.0)));
-        NewState {
+    fn into_state(self, namespace: &str, beside: &mut Beside) -> Result<NewState, Refusal> {
+        Ok(NewState {
             namespace: namespace.to_owned(),
             id: self.id,
             parent: self.parent,
             run_id: self.run_id,
             metadata: self.metadata,
-            body: self.body.0,
+            body: self.body.value(beside)?,
             channels: self.channels,
-            values: values.collect(),
+            values: values_of(self.values, beside)?,
             serializer: self.serializer,
             ..NewState::default()
-        }
+        })
     }
 }
 
 pub(super) fn rollback(
     manager: &CheckpointManager,
     arguments: Value,
+    beside: &mut Beside,
     progress: &dyn Progress,
 ) -> Result<Value, Refusal> {
     let given: Rollback = read(arguments)?;
@@ -382,7 +402,7 @@ pub(super) fn rollback(
     let threads = given.workspace.threads(manager);
     Ok(shapes::rolled_back(&match given.state {
         Some(state) => {
-            let state = state.into_state(&given.namespace);
+            let state = state.into_state(&given.namespace, beside)?;
             threads.rollback_and_put(&given.thread, at, state, &options, progress)?
         }
         None => threads.rollback(&given.thread, at, &options, progress)?,
