@@ -193,7 +193,7 @@ async def test_subagents_are_listed_without_their_entries(ws: safepoint.Workspac
 
     def seen(self: Owner, verb: str, **arguments: Any) -> Any:
         answer = real(self, verb, **arguments)
-        answered.append(len(json.dumps(answer)))
+        answered.append(len(json.dumps(answer, default=bytes.hex)))
         return answer
 
     monkeypatch.setattr(Owner, "call", seen)
