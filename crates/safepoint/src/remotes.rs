@@ -187,6 +187,14 @@ impl Remotes<'_> {
         Ok(all)
     }
 
+    /// Returns the newest checkpoint of each line.
+    ///
+    /// # Errors
+    /// When the remote cannot be reached.
+    pub fn heads(&self, remote: &Remote) -> Result<Vec<RemoteCheckpoint>, Error> {
+        heads(remote, None)
+    }
+
     /// Finds a published checkpoint by `WORKSPACE[@CHECKPOINT]`: a name or an id of the workspace, and an id or a label of the checkpoint.
     /// Without a checkpoint it is the one that was published last.
     ///
@@ -198,7 +206,7 @@ impl Remotes<'_> {
             Some((workspace, _)) => (workspace, None),
             None => (text, None),
         };
-        let heads = remote.checkpoints(&heads())?;
+        let heads = heads(remote, None)?;
         let workspace = one_workspace(&heads, workspace)?;
         let id = match wanted {
             Some(wanted) => one_checkpoint(&all_of(remote, Some(workspace))?, wanted)?,
@@ -223,7 +231,7 @@ impl Remotes<'_> {
         line: Option<LineId>,
     ) -> Result<Option<(RemoteCheckpoint, Option<RemoteLine>)>, Error> {
         let own = self.manager.catalog.remote_line(name, workspace.id)?.map(|stored| stored.line);
-        let heads = remote.checkpoints(&RemoteFilter::heads(workspace.id))?;
+        let heads = heads(remote, Some(workspace.id))?;
         let wanted = |head: &&RemoteCheckpoint| match line {
             Some(line) => head.line == line,
             None => own != Some(head.line),
@@ -236,10 +244,23 @@ impl Remotes<'_> {
     }
 }
 
-fn heads() -> RemoteFilter {
+/// Returns the newest checkpoint of each line, or of each line of a workspace. After a purge the head of a line is older than its last
+/// push, and the list of heads lacks it.
+fn heads(remote: &Remote, workspace: Option<WorkspaceId>) -> Result<Vec<RemoteCheckpoint>, Error> {
     let mut filter = RemoteFilter::default();
-    filter.only_heads = true;
-    filter
+    (filter.only_heads, filter.workspace) = (true, workspace);
+    let mut heads = remote.checkpoints(&filter)?;
+    for line in remote.lines(workspace, None)? {
+        let Some(head) = line.head.filter(|_| !heads.iter().any(|head| head.line == line.line)) else {
+            continue;
+        };
+        match remote.checkpoint(head) {
+            Ok(found) => heads.push(found),
+            Err(RemoteError::NoCheckpoint { .. }) => {}
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Ok(heads)
 }
 
 /// Returns every published checkpoint, or those of a workspace.

@@ -22,8 +22,8 @@ use crate::render::json::{self, value};
 use crate::render::output::Reply;
 use crate::render::terminal::{counted, moment, printable, size};
 use safepoint::remote::{
-    ConditionalPut, ExistingPacks, Remote, RemoteCheckpoint, RemoteError, RemoteFilter, RemoteLine,
-    RemoteOptions, roles_sql,
+    ConditionalPut, ExistingPacks, Remote, RemoteCheckpoint, RemoteError, RemoteLine, RemoteOptions,
+    roles_sql,
 };
 use safepoint::{CheckpointManager, Error, Leaving, LineStanding, NewRemote, StoredRemote, Workspace};
 use serde_json::{Value, json};
@@ -235,9 +235,7 @@ fn status(context: &Context, manager: &CheckpointManager, name: Option<&str>) ->
         .map(|workspace| manager.remotes().standing(&stored.name, workspace))
         .transpose()?;
     let lines = remote.lines(None, None).map_err(Error::from)?;
-    let mut filter = RemoteFilter::default();
-    filter.only_heads = true;
-    let heads = remote.checkpoints(&filter).map_err(Error::from)?;
+    let heads = manager.remotes().heads(&remote)?;
     out.line(format!("{}: project {}", out.colours.bold(&stored.name), stored.project));
     let standby = if records.synchronous_standby { ", a standby confirms commits" } else { "" };
     out.line(format!("  records: PostgreSQL {}{standby}", printable(&records.server)));

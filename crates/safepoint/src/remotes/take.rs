@@ -168,7 +168,7 @@ fn holds(checkpoint: &RemoteCheckpoint, plan: &str) -> bool {
 /// Returns the newest checkpoint of the line on which a plan was published last. A line that its writer began because it had lost
 /// another one does not count while that one has the plan: the plan went on there.
 fn newest_with(remote: &Remote, plan: &str) -> Result<RemoteCheckpoint, Error> {
-    let mut found: Vec<_> = remote.checkpoints(&heads())?.into_iter().filter(|it| holds(it, plan)).collect();
+    let mut found: Vec<_> = heads(remote, None)?.into_iter().filter(|it| holds(it, plan)).collect();
     if found.is_empty() {
         found = all_of(remote, None)?.into_iter().filter(|it| holds(it, plan)).collect();
     }
