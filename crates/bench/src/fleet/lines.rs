@@ -214,11 +214,15 @@ impl Field {
         let schedule = Schedule::new(self.lines.len(), self.every, Some(began + time));
         let notes = self.work(
             &|own, next| {
-                let number = next.pop(began)?;
-                let mut line = lock(&self.lines[number]);
+                // Some could not begin.
+                let mut line = loop {
+                    let line = lock(&self.lines[next.pop(began)?]);
+                    if line.state.is_some() {
+                        break line;
+                    }
+                };
                 let Line { state, remote, .. } = &mut *line;
-                // It could not begin.
-                let Some(base) = state else { return Some(Ok(())) };
+                let base = state.as_mut()?;
                 let pushed = push(remote.as_ref().unwrap_or(own), base);
                 Some(pushed.map(|pushed| *base = pushed))
             },

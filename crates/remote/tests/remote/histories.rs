@@ -196,12 +196,20 @@ impl History<'_> {
     }
 
     fn prepare(&mut self, who: usize, snapshot: Snapshot, plan: Option<ListPlan>) -> bool {
-        let plan = plan.or_else(|| (self.numbers.below(6) == 0).then_some(ListPlan::Whole));
         let player = &mut self.players[who];
         if let Err(error) = player.machine.begin(&self.remote) {
             assert!(error.is_transient(), "{error:?}");
             return false;
         }
+        let mut kept = player.machine.state.as_ref().map_or_else(Vec::new, |state| state.packs.clone());
+        let plan = plan.or_else(|| match self.numbers.below(6) {
+            0 => Some(ListPlan::Whole),
+            1 if kept.len() > 1 => {
+                kept.remove(self.numbers.below(kept.len() as u64) as usize);
+                Some(ListPlan::Compact(kept))
+            }
+            _ => None,
+        });
         match player.machine.build(&self.remote, &[snapshot], plan) {
             Ok(pending) => player.pending = Some(pending),
             Err(error) => panic!("{error:?}"),
@@ -224,6 +232,8 @@ impl History<'_> {
                     state.seq
                 );
             }
+            // A machine may be lost before it tries again.
+            Err(error) if error.is_transient() && self.numbers.below(4) == 0 => {}
             Err(error) if error.is_transient() => player.pending = Some(pending),
             Err(RemoteError::Gone { .. }) => {
                 let snapshot = self.edit(who);
@@ -547,14 +557,10 @@ fn random_histories_keep_every_law() {
     );
 }
 
-/// Planted bugs that the checker notices by itself, each within so many histories. Without the lock a violation needs
-/// two statements at one moment; `upkeep` arranges it.
-const NOTICED: [&str; 4] = [
-    "remote-publish-before-put",
-    "remote-leaves-out-by-pack",
-    "remote-seq-not-compared",
-    "remote-token-not-compared",
-];
+/// Planted bugs that the checker notices by itself. Others need two statements at one moment, or a writer after a takeover:
+/// tests of their own arrange that.
+const NOTICED: [&str; 3] =
+    ["remote-publish-before-put", "remote-leaves-out-by-pack", "remote-seq-not-compared"];
 
 #[test]
 fn random_histories_notice_planted_bugs() {
