@@ -559,8 +559,12 @@ fn random_histories_keep_every_law() {
 
 /// Planted bugs that the checker notices by itself. Others need two statements at one moment, or a writer after a takeover:
 /// tests of their own arrange that.
-const NOTICED: [&str; 3] =
-    ["remote-publish-before-put", "remote-leaves-out-by-pack", "remote-seq-not-compared"];
+const NOTICED: [&str; 4] = [
+    "remote-publish-before-put",
+    "remote-reused-name",
+    "remote-leaves-out-by-pack",
+    "remote-seq-not-compared",
+];
 
 #[test]
 fn random_histories_notice_planted_bugs() {
