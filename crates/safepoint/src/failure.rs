@@ -154,11 +154,9 @@ fn classify(error: &Error) -> Row {
         Error::NotAFile { .. } => {
             ("not_a_file", Usage, &["`safepoint show ID --files` lists what is in it."])
         }
-        Error::StalePreview => (
-            "stale_preview",
-            Conflict,
-            &["Look at a new preview, then confirm that one."],
-        ),
+        Error::StalePreview => {
+            ("stale_preview", Conflict, &["Look at a new preview, then confirm that one."])
+        }
         Error::ChangedDuringUndo { .. } => (
             "changed_during_undo",
             Conflict,
@@ -392,9 +390,7 @@ fn classify(error: &Error) -> Row {
             &["Roll all of it back: safepoint rollback ID; or choose paths of this workspace with --path."],
         ),
         Error::CheckFailed { .. } => ("check_failed", Failed, &[]),
-        Error::NonePassed { .. } => {
-            ("none_passed", Failed, &["Check that the command can pass."])
-        }
+        Error::NonePassed { .. } => ("none_passed", Failed, &["Check that the command can pass."]),
         Error::NoRoomToTry { .. } => (
             "no_room_to_try",
             Failed,
