@@ -36,6 +36,7 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-plan-log.1
     $T/project/pages/safepoint-plan-run.1
     $T/project/pages/safepoint-plan-resume.1
+    $T/project/pages/safepoint-plan-takeover.1
     $T/project/pages/safepoint-plan-step.1
     $T/project/pages/safepoint-plan-step-start.1
     $T/project/pages/safepoint-plan-step-finish.1
@@ -88,7 +89,9 @@ fn a_page_of_a_command() {
     $T/project/pages/safepoint-remote-upkeep.1
     $T/project/pages/safepoint-remote-rebuild.1
     $T/project/pages/safepoint-push.1
+    $T/project/pages/safepoint-sync.1
     $T/project/pages/safepoint-fetch.1
+    $T/project/pages/safepoint-pull.1
     $T/project/pages/safepoint-clone.1
     $T/project/pages/safepoint-emergency.1
     $T/project/pages/safepoint-undo.1

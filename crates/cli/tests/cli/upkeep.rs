@@ -380,7 +380,8 @@ fn purge_takes_a_secret_out_of_everything() {
         },
         "paths": [
           "run.sh"
-        ]
+        ],
+        "remotes": []
       },
       "exit_code": 0,
       "messages": [],

@@ -412,6 +412,11 @@ fn checkpoint_of(remote: &Remote, found: &RemoteCheckpoint, packs: &Packs) -> Re
             ));
         }
     }
+    // Memory goes with the files of the workspace, never in their place.
+    let mut files = manifest.parts.iter().filter(|part| part.kind == PartKind::Files).peekable();
+    if files.peek().is_some() && files.all(|part| part.key != own) {
+        return Err(damaged(&*what, "its files are of another workspace"));
+    }
     let checkpoint = &mut record.checkpoint;
     checkpoint.parts = manifest.parts;
     (checkpoint.role, checkpoint.rollback_used, checkpoint.rollback_count) = (None, false, 0);
