@@ -16,7 +16,7 @@ use crate::{Against, CheckpointManager, Error};
 use safepoint_catalog::Workspace;
 use safepoint_model::attempt::{Attempt, AttemptKind, AttemptState, check_metric};
 use safepoint_model::checkpoint::{Checkpoint, Totals};
-use safepoint_model::{Progress, RelPath, WorkspaceId};
+use safepoint_model::{CheckpointId, Progress, RelPath, WorkspaceId};
 use safepoint_workspace::{RoomFolder, RoomMount, RoomProcess, room_processes};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -146,6 +146,22 @@ impl Attempts<'_> {
         self.shown(project, attempt, &room_processes(&|other| other == id))
     }
 
+    /// Returns the newest state of an attempt that is on record: its result, or a checkpoint that was taken in it since, such as
+    /// those of a plan. `None` if it has only its base.
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn newest(&self, attempt: &Attempt) -> Result<Option<Checkpoint>, Error> {
+        let catalog = &self.manager.catalog;
+        let position = match attempt.state {
+            AttemptState::Open => catalog.workspace(attempt.place_id)?.and_then(|place| place.head),
+            _ => None,
+        };
+        let is_base = |id: &CheckpointId| attempt.result.is_none() && *id == attempt.base;
+        let newest = position.or(attempt.result).filter(|id| !is_base(id));
+        Ok(newest.map(|id| catalog.checkpoint(id)).transpose()?.flatten())
+    }
+
     fn shown(
         &self,
         project: &Workspace,
@@ -153,7 +169,7 @@ impl Attempts<'_> {
         running: &[(String, RoomProcess)],
     ) -> Result<AttemptShown, Error> {
         let id = attempt.id.to_string();
-        let result = attempt.result.map(|id| self.manager.catalog.checkpoint(id)).transpose()?.flatten();
+        let result = self.newest(attempt)?;
         let changes = match &result {
             Some(result) => self.manager.changes_of(attempt, result)?,
             None => Totals::default(),

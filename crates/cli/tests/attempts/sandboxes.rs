@@ -41,6 +41,28 @@ fn new_plan(world: &World, steps: &[String]) {
     world.run(&["plan", "new", file.to_str().unwrap()]);
 }
 
+/// The newest checkpoint of the plan counts, not the base: nothing but the plan captures this attempt.
+#[test]
+fn the_attempt_of_a_plan_shows_what_the_steps_changed() {
+    for world in worlds() {
+        new_plan(&world, &["echo new > file; echo more > other".to_owned(), "true".to_owned()]);
+        world.run(&["plan", "run", "p"]);
+        let listed = world.run(&["attempt", "list"]);
+        let changes = &listed["attempts"][0]["changes"];
+        assert_eq!(
+            (changes["added"].as_u64(), changes["modified"].as_u64()),
+            (Some(1), Some(1)),
+            "{listed:#}"
+        );
+        let diff = world.run(&["attempt", "diff", "plan-p"]);
+        let paths = diff["changes"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap());
+        assert_eq!(paths.collect::<Vec<_>>(), ["file", "other"]);
+        world.run(&["plan", "rollback", "p", &before_step(&world, 0)]);
+        let diff = world.run(&["attempt", "diff", "plan-p"]);
+        assert!(diff["changes"].as_array().unwrap().is_empty(), "{diff:#}");
+    }
+}
+
 /// The tree of the sandbox, as a command in it finds it.
 fn view(world: &World) -> TreeImage {
     let to = world.folder.join("view");

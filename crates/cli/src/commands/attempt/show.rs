@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Shape of an attempt for programs.
 pub(super) fn shape(shown: &AttemptShown) -> Value {
-    let Attempt { id, number, name, kind, room, state, base, result, run, created_at, closed_at, .. } =
+    let Attempt { id, number, name, kind, room, state, base, run, created_at, closed_at, .. } =
         &shown.attempt;
     let metrics = shown.result.as_ref().map(|result| result.metrics.clone()).unwrap_or_default();
     #[allow(clippy::cast_precision_loss, reason = "milliseconds of a command are far below the limit")]
@@ -30,7 +30,7 @@ pub(super) fn shape(shown: &AttemptShown) -> Value {
         "state": state,
         "room": json::bytes(room.as_os_str().as_bytes()),
         "base": base,
-        "result": result,
+        "result": shown.result.as_ref().map(|result| result.id),
         "command": run.command,
         "exit_status": run.exit_status,
         "verified": run.verified,
@@ -149,8 +149,8 @@ pub(super) fn show(
     let out = &context.out;
     out.line(format!("{}  {}, {}", out.colours.bold(printable(&attempt.name)), attempt.state, attempt.kind));
     out.line(format!("  base      {}", attempt.base));
-    if let Some(result) = attempt.result {
-        out.line(format!("  result    {result}"));
+    if let Some(result) = &shown.result {
+        out.line(format!("  result    {}", result.id));
     }
     if !attempt.run.command.is_empty() {
         out.line(format!("  command   {}", printable(&attempt.run.command.join(" "))));
@@ -172,7 +172,10 @@ pub(super) fn show(
 
 /// Returns the newest checkpoint of an attempt.
 fn newest(manager: &CheckpointManager, attempt: &Attempt) -> Result<Checkpoint, Problem> {
-    Ok(manager.checkpoints().get(attempt.result.unwrap_or(attempt.base))?)
+    match manager.attempts().newest(attempt)? {
+        Some(newest) => Ok(newest),
+        None => Ok(manager.checkpoints().get(attempt.base)?),
+    }
 }
 
 pub(super) fn diff(
