@@ -78,16 +78,9 @@ impl Bench {
         self.manager.undo(&self.workspace, &options, &Silent).unwrap()
     }
 
-    /// Recovers until nothing is pending. A program started by another test holds open files until its exec.
+    /// Recovers until nothing is pending.
     pub(crate) fn settle(&self) -> safepoint::Recovery {
-        for _ in 0..200 {
-            let recovery = self.manager.recover(&self.workspace, &Silent).unwrap();
-            if recovery.waiting.is_empty() {
-                return recovery;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        panic!("a file stays pending")
+        settle(&self.manager, &self.workspace)
     }
 
     /// Releases all pending files.
@@ -109,6 +102,18 @@ impl Bench {
     pub(crate) fn image(&self) -> TreeImage {
         TreeImage::read(&self.root(), &[".git"]).unwrap()
     }
+}
+
+/// Recovers until nothing is pending. A program started by another test holds open files until its exec.
+pub(crate) fn settle(manager: &CheckpointManager, workspace: &Workspace) -> safepoint::Recovery {
+    for _ in 0..200 {
+        let recovery = manager.recover(workspace, &Silent).unwrap();
+        if recovery.waiting.is_empty() {
+            return recovery;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("a file stays pending")
 }
 
 /// Runs a search without watching its results.

@@ -1,6 +1,6 @@
 //! Wrong bytes are never restored, and one damaged byte never affects other data.
 
-use crate::bench::{Bench, assert_same, open, scratch};
+use crate::bench::{Bench, assert_same, open, scratch, settle};
 use safepoint::model::{CheckpointId, ObjectId};
 use safepoint::{Depth, Failure, FailureKind, RollbackOptions, Settings, Silent};
 use safepoint_testkit::TreeImage;
@@ -86,7 +86,10 @@ fn restore_all(
     for (id, image) in states.iter().skip(at % 3).take(2) {
         let before = bench.image();
         match manager.rollback(&bench.workspace, *id, &RollbackOptions::default(), &Silent) {
-            Ok(_) => {
+            Ok(done) => {
+                if !done.waiting.is_empty() {
+                    settle(manager, &bench.workspace);
+                }
                 assert_same(&bench.image(), image);
                 exact += 1;
             }
