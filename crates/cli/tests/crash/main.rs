@@ -25,12 +25,13 @@ fn stride(act: scene::Act) -> usize {
     match act {
         _ if is_full() => 1,
         Act::Create | Act::Rollback => 1,
-        Act::Undo | Act::RollbackMany => 2,
-        Act::Migrate | Act::SaveState | Act::RollbackThread | Act::HardReset | Act::RollbackRepository => 3,
-        Act::RollbackPlan | Act::CorrectPlan | Act::ApplyPlan | Act::KeepAttempt => 4,
-        Act::RollbackBound | Act::RollbackWithRepository | Act::RollbackTogether => 4,
-        Act::Search | Act::SearchInPlace => 5,
-        Act::SearchInOverlay => 8,
+        Act::Undo | Act::RollbackMany => 3,
+        Act::Migrate | Act::SaveState | Act::RollbackThread => 3,
+        Act::HardReset | Act::RollbackRepository => 5,
+        Act::RollbackPlan | Act::CorrectPlan | Act::ApplyPlan | Act::KeepAttempt => 7,
+        Act::RollbackBound | Act::RollbackWithRepository | Act::RollbackTogether => 7,
+        Act::Search | Act::SearchInPlace => 11,
+        Act::SearchInOverlay => 13,
     }
 }
 
