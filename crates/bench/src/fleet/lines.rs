@@ -125,7 +125,7 @@ impl Played {
     }
 }
 
-/// What workers note.
+/// Notes of the workers.
 #[derive(Default)]
 struct Notes {
     took: Vec<f64>,

@@ -11,7 +11,7 @@ use crate::plans::room::PlanRoom;
 use safepoint_model::files::FilesDocument;
 use safepoint_model::rollback::SwapStep;
 use safepoint_model::{ObjectId, Progress, RelPath, RollbackId};
-use safepoint_workspace::{LayerRollback, Root, WorkspaceError};
+use safepoint_workspace::{LayerRollback, Root};
 
 /// Rollback of a layer in progress.
 pub(crate) struct LayerBack<'p> {
@@ -55,7 +55,7 @@ impl Prepared for LayerBack<'_> {
         let base =
             FilesDocument::load(&manager.store, manager.files_of_checkpoint(self.room.attempt.base)?)?.tree();
         let (Some(base), Some(now)) = (base, self.now) else {
-            return Err(WorkspaceError::Interrupted.into());
+            return Err(Error::NoFiles { checkpoint: self.room.attempt.base });
         };
         let project = Root::open(self.room.project.root_path())?;
         let wanted =

@@ -15,7 +15,7 @@ use safepoint_remote::{
 use serde_json::Value;
 use std::path::Path;
 
-/// How a plan is taken over.
+/// Options of a takeover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TakePlan {
     /// Name of this machine, for people.
